@@ -1,0 +1,40 @@
+"""pytest's settings for tests/ and for the examples in mgefn's docstrings alike.
+
+Stands at the root because a conftest.py inside tests/ is not seen by the doctests of mgefn/.
+Imports nothing but pytest: collecting must stay quick.
+"""
+
+import pytest
+
+OPT_IN = {
+    "gpu": "run the tests that need an NVIDIA GPU and CuPy; they fail where these are absent",
+    "network": "run the tests that need the internet",
+}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    for name, purpose in OPT_IN.items():
+        parser.addoption(f"--{name}", action="store_true", default=False, help=purpose)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for name in OPT_IN:
+        if config.getoption(f"--{name}"):
+            continue
+        skip = pytest.mark.skip(reason=f"runs with --{name} only")
+        for item in items:
+            if item.get_closest_marker(name):
+                item.add_marker(skip)
+
+
+@pytest.fixture(autouse=True)
+def _doctest_names(request: pytest.FixtureRequest) -> None:
+    """Docstring examples use `mgefn`, `mnp` and `np` without importing them."""
+    if not isinstance(request.node, pytest.DoctestItem):
+        return
+    import numpy as np
+
+    import mgefn
+
+    names = request.getfixturevalue("doctest_namespace")
+    names.update(mgefn=mgefn, mnp=mgefn.numpy, np=np)

@@ -1,0 +1,1 @@
+"""Backends: one literal table each, primitive -> kernel."""

@@ -1,0 +1,385 @@
+"""Kernels of `ops/elementwise.py` that are more than one NumPy ufunc."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mgefn.backends.numpy_kernels.base import ViaFloat32, deliver, in_place, temp_bytes
+
+
+def _mask_bytes(in_avals: Any, out_avals: Any, **params: Any) -> int:
+    return 3 * out_avals[0].size
+
+
+@in_place
+def scale(t, slope, *, outs: tuple = (None,)) -> tuple:
+    """t * slope, where a factor of exactly 0 wins over one that is not finite."""
+    out = outs[0]
+    if out is not None and (np.may_share_memory(out, t) or np.may_share_memory(out, slope)):
+        # The repair below reads the factors again, so they must outlive the product.
+        zero = np.equal(t, 0) | np.equal(slope, 0)
+        product = np.multiply(t, slope, out=out)
+        np.copyto(product, 0, where=zero & np.isnan(product))
+        return (product,)
+    product = np.multiply(t, slope) if out is None else np.multiply(t, slope, out=out)
+    product = np.asarray(product)
+    if _has_nan(product):
+        repair = np.isnan(product)
+        repair &= np.equal(t, 0) | np.equal(slope, 0)
+        np.copyto(product, 0, where=repair)
+    return (product,)
+
+
+scale.temp_bytes = _mask_bytes  # type: ignore[attr-defined]  # functions take attributes
+
+
+def _has_nan(x: np.ndarray) -> bool:
+    """Is there a NaN? For contiguous floats one product of squares tells: they do not cancel."""
+    if x.dtype.kind == "f" and x.dtype.itemsize >= 4 and x.flags.c_contiguous:
+        flat = x.reshape(-1)
+        value = np.dot(flat, flat)
+        return bool(value != value)
+    return bool(np.isnan(x).any())
+
+
+def _divide(x, y, *, outs: tuple = (None,)) -> tuple:
+    if x.dtype.kind not in "iu":
+        return (np.divide(x, y, out=outs[0]) if outs[0] is not None else np.divide(x, y),)
+    # Truncated division; by 0 it gives -1 (all bits set), as XLA does.
+    x, y = np.broadcast_arrays(x, y)
+    zero = y == 0
+    safe = np.where(zero, 1, y).astype(x.dtype)
+    quotient = np.floor_divide(x, safe)
+    if x.dtype.kind == "i":
+        quotient = quotient + ((quotient * safe != x) & ((x < 0) != (safe < 0))).astype(x.dtype)
+    all_ones = np.array(-1).astype(x.dtype)
+    return (deliver(np.where(zero, all_ones, quotient).astype(x.dtype), outs[0]),)
+
+
+def _divide_temp(in_avals: Any, out_avals: Any, **params: Any) -> int:
+    out = out_avals[0]
+    return 0 if out.dtype.kind not in "iu" else 5 * out.nbytes + 4 * out.size
+
+
+_divide.temp_bytes = _divide_temp  # type: ignore[attr-defined]  # functions take attributes
+divide = in_place(_divide)
+
+
+def rem(x, y, *, outs: tuple = (None,)) -> tuple:
+    if x.dtype.kind not in "iu":
+        return (deliver(np.fmod(x, y), outs[0]),)
+    # x rem 0 is x, as in XLA.
+    zero = y == 0
+    out = np.fmod(x, np.where(zero, 1, y).astype(x.dtype))
+    return (deliver(np.where(zero, x, out).astype(x.dtype), outs[0]),)
+
+
+rem.temp_bytes = lambda i, o, **p: 3 * o[0].nbytes + o[0].size  # type: ignore[attr-defined]
+
+
+def _binary_power(x, y, *, outs: tuple = (None,)) -> tuple:
+    """x to an integer power by squaring, in the dtype of x."""
+    n = abs(y)
+    result, base = None, x
+    while n:
+        if n & 1:
+            result = base if result is None else result * base
+        n >>= 1
+        if n:
+            base = base * base
+    if result is None:
+        result = np.ones_like(x)
+    if y < 0:
+        result = np.divide(np.ones((), x.dtype), result)
+    return (deliver(result, outs[0]),)
+
+
+_binary_power.temp_bytes = lambda i, o, **p: 3 * o[0].nbytes  # type: ignore[attr-defined]
+integer_pow = _binary_power
+
+
+def sign(x, *, outs: tuple = (None,)) -> tuple:
+    return (np.sign(x, out=outs[0]) if outs[0] is not None else np.sign(x),)
+
+
+def logistic(x, *, outs: tuple = (None,)) -> tuple:
+    one = np.ones((), x.dtype)
+    y = np.negative(x) if outs[0] is None else np.negative(x, out=outs[0])
+    y = np.asarray(y)
+    np.exp(y, out=y)
+    np.add(y, one, out=y)
+    np.divide(one, y, out=y)
+    return (y,)
+
+
+def rsqrt(x, *, outs: tuple = (None,)) -> tuple:
+    y = np.asarray(np.sqrt(x) if outs[0] is None else np.sqrt(x, out=outs[0]))
+    np.divide(np.ones((), x.dtype), y, out=y)
+    return (y,)
+
+
+def round_(x, *, rounding_method, outs: tuple = (None,)) -> tuple:
+    if rounding_method == 1:
+        return (np.rint(x) if outs[0] is None else np.rint(x, out=outs[0]),)
+    away = np.copysign(np.floor(np.abs(x) + np.asarray(0.5, x.dtype)), x)
+    # x + 0.5 rounds up just below a half; such x are below it.
+    below = np.abs(x) < np.nextafter(np.asarray(0.5, x.dtype), np.asarray(0, x.dtype))
+    return (deliver(np.where(below, np.copysign(np.asarray(0, x.dtype), x), away), outs[0]),)
+
+
+round_.temp_bytes = lambda i, o, **p: 5 * o[0].nbytes + o[0].size  # type: ignore[attr-defined]
+
+
+def complex_(x, y, *, outs: tuple = (None,)) -> tuple:
+    shape = x.shape or y.shape
+    out = outs[0]
+    if out is None:
+        out = np.empty(shape, np.complex64 if x.dtype == np.float32 else np.complex128)
+    out.real = x
+    out.imag = y
+    return (out,)
+
+
+def real(x, *, outs: tuple = (None,)) -> tuple:
+    return (x.real if outs[0] is None else deliver(x.real, outs[0]),)
+
+
+def imag(x, *, outs: tuple = (None,)) -> tuple:
+    return (x.imag if outs[0] is None else deliver(x.imag, outs[0]),)
+
+
+def absolute(x, *, outs: tuple = (None,)) -> tuple:
+    if x.dtype.kind == "u":
+        return (x if outs[0] is None else deliver(x, outs[0]),)
+    return (np.abs(x) if outs[0] is None else np.abs(x, out=outs[0]),)
+
+
+def _shift(x, y, shifted: Any, beyond: Any, out: Any) -> tuple:
+    bits = x.dtype.itemsize * 8
+    far = (y < 0) | (y >= bits)
+    safe = np.where(far, 0, y).astype(x.dtype)
+    return (deliver(np.where(far, beyond, shifted(x, safe)).astype(x.dtype), out),)
+
+
+def _shift_temp(in_avals: Any, out_avals: Any, **params: Any) -> int:
+    return 5 * out_avals[0].nbytes + 3 * out_avals[0].size
+
+
+@temp_bytes(_shift_temp)
+def shift_left(x, y, *, outs: tuple = (None,)) -> tuple:
+    return _shift(x, y, np.left_shift, np.zeros((), x.dtype), outs[0])
+
+
+@temp_bytes(_shift_temp)
+def shift_right_arithmetic(x, y, *, outs: tuple = (None,)) -> tuple:
+    signed = x.view(x.dtype.name.replace("uint", "int")) if x.dtype.kind == "u" else x
+    beyond = np.where(signed < 0, -1, 0).astype(x.dtype)
+    return _shift(signed, y, np.right_shift, beyond, outs[0])
+
+
+@temp_bytes(_shift_temp)
+def shift_right_logical(x, y, *, outs: tuple = (None,)) -> tuple:
+    if x.dtype.kind == "i":
+        unsigned = np.dtype("u" + x.dtype.name)
+        far = (y < 0) | (y >= x.dtype.itemsize * 8)
+        safe = np.where(far, 0, y).astype(unsigned)
+        moved = np.right_shift(x.astype(unsigned), safe).astype(x.dtype)
+        return (deliver(np.where(far, 0, moved).astype(x.dtype), outs[0]),)
+    return _shift(x, y, np.right_shift, np.zeros((), x.dtype), outs[0])
+
+
+def population_count(x, *, outs: tuple = (None,)) -> tuple:
+    bits = x.view("u" + x.dtype.name) if x.dtype.kind == "i" else x
+    return (deliver(np.bitwise_count(bits).astype(x.dtype), outs[0]),)
+
+
+def clz(x, *, outs: tuple = (None,)) -> tuple:
+    unsigned = x.dtype.name if x.dtype.kind == "u" else "u" + x.dtype.name
+    rest = x.astype(unsigned)
+    # Fill every bit below the highest one set, and count what stays empty.
+    for shift in (1, 2, 4, 8, 16, 32):
+        if shift < x.dtype.itemsize * 8:
+            rest = rest | (rest >> np.asarray(shift, rest.dtype))
+    return (deliver((x.dtype.itemsize * 8 - np.bitwise_count(rest)).astype(x.dtype), outs[0]),)
+
+
+for _k in (population_count, clz):
+    _k.temp_bytes = lambda i, o, **p: 4 * o[0].nbytes + o[0].size  # type: ignore[attr-defined]
+
+
+def maximum(x, y, *, outs: tuple = (None,)) -> tuple:
+    return (np.maximum(x, y) if outs[0] is None else np.maximum(x, y, out=outs[0]),)
+
+
+def select_n(which, *cases, outs: tuple = (None,)) -> tuple:
+    out = outs[0]
+    if which.dtype == np.bool_:
+        if out is None:
+            return (np.where(which, cases[1], cases[0]),)
+        if np.may_share_memory(out, cases[1]):
+            np.copyto(out, cases[0], where=np.logical_not(which))
+            if out.shape != cases[1].shape:
+                raise AssertionError("an output block is shared by operands of its shape only")
+            return (out,)
+        if not np.may_share_memory(out, cases[0]):
+            np.copyto(out, cases[0])
+        np.copyto(out, cases[1], where=which)
+        return (out,)
+    if out is None:
+        shape = next((a.shape for a in (which, *cases) if a.shape), ())
+        out = np.empty(shape, cases[0].dtype)
+    for i, case in enumerate(cases):
+        np.copyto(out, case, where=which == i)
+    return (out,)
+
+
+select_n.temp_bytes = lambda i, o, **p: o[0].size  # type: ignore[attr-defined]
+
+
+def clamp(low, x, high, *, outs: tuple = (None,)) -> tuple:
+    y = np.maximum(low, x) if outs[0] is None else np.maximum(low, x, out=outs[0])
+    y = np.asarray(y)
+    return (np.minimum(y, high, out=y),)
+
+
+def convert_element_type(x, *, new_dtype, weak_type, outs: tuple = (None,)) -> tuple:
+    out = outs[0]
+    if x.dtype.kind == "c" and new_dtype.kind not in "cb":
+        x = x.real
+    if x.dtype.kind in "fV" and new_dtype.kind in "iu":
+        return (deliver(_float_to_integer(x, new_dtype), out),)
+    if out is None:
+        return (x.astype(new_dtype, copy=False),)
+    np.copyto(out, x, casting="unsafe")
+    return (out,)
+
+
+def _float_to_integer(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Truncated and saturated; NaN becomes 0. NumPy leaves both to the processor."""
+    wide = x.astype(np.float64 if x.dtype.itemsize == 8 else np.float32)
+    info = np.iinfo(dtype)
+    # The bounds as floats: the largest one that is still in range.
+    top = np.nextafter(np.asarray(float(info.max) + 1, wide.dtype), np.asarray(0, wide.dtype))
+    clean = np.where(np.isnan(wide), 0, wide)
+    inside = np.clip(clean, np.asarray(float(info.min), wide.dtype), top).astype(dtype)
+    return np.where(clean > top, info.max, inside).astype(dtype)
+
+
+def _convert_temp(in_avals: Any, out_avals: Any, **params: Any) -> int:
+    x, out = in_avals[0], out_avals[0]
+    if x.dtype.kind in "fV" and out.dtype.kind in "iu":
+        wide = 8 if x.dtype.itemsize == 8 else 4
+        return x.size * (4 * wide + 2) + 3 * out.nbytes
+    return 0
+
+
+convert_element_type.temp_bytes = _convert_temp  # type: ignore[attr-defined]
+
+
+def reduce_precision(x, *, exponent_bits, mantissa_bits, outs: tuple = (None,)) -> tuple:
+    wide_bits = {2: (5, 10), 4: (8, 23), 8: (11, 52)}[x.dtype.itemsize]
+    if x.dtype.kind == "V":
+        wide_bits = (8, 7)
+    unsigned = np.dtype(f"u{x.dtype.itemsize}")
+    bits = np.ascontiguousarray(x).view(unsigned)
+    drop = wide_bits[1] - mantissa_bits
+    if drop > 0:
+        one = np.asarray(1, unsigned)
+        last = (bits >> np.asarray(drop, unsigned)) & one
+        half = np.asarray((1 << (drop - 1)) - 1, unsigned)
+        rounded = (bits + half + last) & ~np.asarray((1 << drop) - 1, unsigned)
+        bits = np.where(np.isnan(x), bits, rounded)
+    y = bits.view(x.dtype)
+    if exponent_bits < wide_bits[0]:
+        bias = (1 << (exponent_bits - 1)) - 1
+        largest = np.asarray(2.0**bias * (2 - 2.0**-mantissa_bits), np.float64)
+        smallest = np.asarray(2.0 ** (1 - bias), np.float64)
+        size = np.abs(y.astype(np.float64))
+        y = np.where(size > largest, np.copysign(np.asarray(np.inf, x.dtype), y), y)
+        y = np.where(size < smallest, np.copysign(np.asarray(0, x.dtype), y), y)
+    return (deliver(y.astype(x.dtype), outs[0]),)
+
+
+reduce_precision.temp_bytes = lambda i, o, **p: 8 * o[0].nbytes + 24 * o[0].size  # type: ignore[attr-defined]
+
+
+def bitcast_convert_type(x, *, new_dtype, outs: tuple = (None,)) -> tuple:
+    x = np.ascontiguousarray(x)
+    old, new = x.dtype.itemsize, new_dtype.itemsize
+    if old == new:
+        y = x.view(new_dtype)
+    elif old > new:
+        y = x.reshape((*x.shape, 1)).view(new_dtype)
+    else:
+        y = x.view(new_dtype).reshape(x.shape[:-1])
+    return (deliver(y, outs[0]),)
+
+
+bitcast_convert_type.temp_bytes = lambda i, o, **p: o[0].nbytes  # type: ignore[attr-defined]
+
+
+def _special(name: str) -> Any:
+    """A function of scipy.special, imported at its first call."""
+    found: list[Any] = []
+
+    def call(*arrays: np.ndarray) -> Any:
+        if not found:
+            import scipy.special  # a heavy library, needed by few programs
+
+            found.append(getattr(scipy.special, name))
+        return found[0](*arrays)
+
+    call.__name__ = name
+    return ViaFloat32(call)
+
+
+erf, erfc, erf_inv = _special("erf"), _special("erfc"), _special("erfinv")
+lgamma, digamma = _special("gammaln"), _special("psi")
+bessel_i0e, bessel_i1e = _special("i0e"), _special("i1e")
+
+
+def _polygamma(m: np.ndarray, x: np.ndarray) -> np.ndarray:
+    import scipy.special  # a heavy library, needed by few programs
+
+    return np.asarray(scipy.special.polygamma(m.astype(np.int64), x)).astype(x.dtype)
+
+
+polygamma = ViaFloat32(_polygamma)
+
+
+def sinc(x, *, outs: tuple = (None,)) -> tuple:
+    return (deliver(np.sinc(x).astype(x.dtype), outs[0]),)
+
+
+def sinc_derivative(x, *, order, outs: tuple = (None,)) -> tuple:
+    """The derivative of a given order of sin(pi x) / (pi x).
+
+    sinc is the integral of cos(pi x t) over t in [0, 1]; its n-th derivative is that of
+    (pi t)**n cos(pi x t + n pi / 2). Near 0 the Taylor series of it, elsewhere the recurrence
+    x f(n) + n f(n-1) = d^n/dx^n sin(pi x) / pi.
+    """
+    wide = x.astype(np.complex128 if x.dtype.kind == "c" else np.float64)
+    near = np.abs(wide) < 1 + 0.3 * order
+    f = np.sinc(wide)
+    safe = np.where(near, 1, wide)
+    for n in range(1, order + 1):
+        f = (np.pi ** (n - 1) * np.sin(np.pi * wide + n * np.pi / 2) - n * f) / safe
+    series = np.zeros_like(wide)
+    # sum over k of (-1)**k pi**(2k) x**(2k) / (2k+1)!, differentiated `order` times
+    first = (order + 1) // 2
+    power = wide ** (2 * first - order)
+    for k in range(first, first + 40):
+        coefficient = (-1.0) ** k * np.pi ** (2 * k)
+        for i in range(1, 2 * k + 2):
+            coefficient /= i
+        for i in range(2 * k - order + 1, 2 * k + 1):
+            coefficient *= i
+        series = series + coefficient * power
+        power = power * wide * wide
+    return (deliver(np.where(near, series, f).astype(x.dtype), outs[0]),)
+
+
+for _k in (sinc, sinc_derivative):
+    _k.temp_bytes = lambda i, o, **p: 96 * o[0].size + 2 * o[0].nbytes  # type: ignore[attr-defined]

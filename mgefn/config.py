@@ -1,0 +1,236 @@
+"""Settings: named fields of one object, `config`.
+
+A field is read as one attribute, `config.enable_x64`. Assigning it, or `config.update(name,
+value)`, changes the value for every thread; `with config.override(name=value):` changes it in the
+current thread until the block ends.
+
+Invariants: the global value of a setting is an attribute of the class `Config`; a thread's
+overrides lie in that thread's own instance dictionary and hide it. `trace_key` is updated with
+every change, in each thread that holds overrides too, so that reading it computes nothing. JAX's
+names (`jax_enable_x64`) mean the settings of the same name without `jax_`.
+"""
+
+from __future__ import annotations
+
+import operator
+import os
+import threading
+from types import TracebackType
+from typing import Any, ClassVar
+
+import numpy as np
+
+from mgefn import errors
+from mgefn.errors import ArgumentError
+
+__all__ = ["Config", "config"]
+
+# name -> accepted values. The order is that of the documentation.
+_ACCEPTED: dict[str, tuple[Any, ...]] = {
+    "enable_x64": (False, True),
+    "zero_annihilates": (False, True),
+    "traceback": ("user", "full"),
+    "narrow_inputs": (False, True),
+    "debug_nans": (False, True),
+    "disable_jit": (False, True),
+    "check_jaxprs": (False, True),
+}
+# Settings that change what a traced program is, or whether it runs as one; trace_key holds them.
+_TRACED = ("enable_x64", "zero_annihilates", "narrow_inputs", "debug_nans", "disable_jit")
+
+
+def _setting(operation: str, name: str) -> str:
+    """The field that a name means, JAX's spelling included."""
+    field = name.removeprefix("jax_") if isinstance(name, str) else name
+    if field not in _ACCEPTED:
+        raise ArgumentError(
+            f"{operation}: needs the name of a setting, got {name!r}. "
+            f"The settings are {', '.join(_ACCEPTED)}."
+        )
+    return field
+
+
+def _checked(operation: str, name: str, value: Any) -> Any:
+    accepted = _ACCEPTED[name]
+    if isinstance(value, np.bool_):
+        value = bool(value)
+    # The type is compared too, because 1 == True.
+    if not any(type(value) is type(choice) and value == choice for choice in accepted):
+        choices = " or ".join(map(repr, accepted))
+        raise ArgumentError(
+            f"{operation}: {name} must be {choices}, got {value!r}. Pass one of them."
+        )
+    return value
+
+
+_BOOLEANS = {"1": True, "true": True, "on": True, "yes": True}
+_BOOLEANS |= {"0": False, "false": False, "off": False, "no": False}
+
+
+def _from_environment(variable: str, name: str, default: Any) -> Any:
+    text = os.environ.get(variable, "").strip().lower()
+    if not text:
+        return default
+    value = _BOOLEANS.get(text, text) if isinstance(default, bool) else text
+    return _checked(f"environment variable {variable}", name, value)
+
+
+_key_of: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+
+
+def _interned(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """One object per value, so that comparing two keys usually ends at their identity."""
+    return _key_of.setdefault(values, values)
+
+
+class Config(threading.local):
+    """The settings. Use the instance `config`; see each field below."""
+
+    enable_x64: bool = _from_environment("MGEFN_ENABLE_X64", "enable_x64", False)
+    """Python scalars and constructors without a dtype give 64-bit types. 64-bit types that are
+    asked for are honoured either way. Environment: MGEFN_ENABLE_X64."""
+
+    zero_annihilates: bool = True
+    """A derivative that is exactly 0 times a slope that is not finite counts as 0, so that a branch
+    not taken gives no NaN. False: plain products."""
+
+    traceback: str = _from_environment("MGEFN_TRACEBACK", "traceback", "user")
+    """"user": errors show the user's frames; "full": all frames. Environment: MGEFN_TRACEBACK."""
+
+    narrow_inputs: bool = False
+    """64-bit inputs are narrowed to 32 bits as JAX does by default. For ported programs."""
+
+    debug_nans: bool = False
+    """Raise at the operation that made the first NaN. Slow: it looks at every result."""
+
+    disable_jit: bool = False
+    """jit calls the function as it is; control flow runs in Python. For debuggers and printing."""
+
+    check_jaxprs: bool = _from_environment("MGEFN_CHECK_JAXPRS", "check_jaxprs", False)
+    """Run the IR checker after every compiler pass. Environment: MGEFN_CHECK_JAXPRS."""
+
+    trace_key: tuple[Any, ...] = ()
+    """The values of the settings in TRACED: part of the key of every cache of traced programs.
+    Read only; hashable and kept up to date."""
+
+    TRACED: ClassVar[tuple[str, ...]] = _TRACED
+    """Names of the settings in trace_key, in its order."""
+
+    def update(self, name: str, value: Any) -> None:
+        """Change a setting for all threads; a thread that overrides it keeps its own value.
+
+        Raises:
+            ArgumentError: the name is unknown or the value not one of those accepted.
+        """
+        field = _setting("config.update", name)
+        _update(field, _checked("config.update", field, value))
+
+    def override(self, **settings: Any) -> Override:
+        """Context manager that changes settings in the current thread only.
+
+        May be nested; the former values return when the block ends, however it ends.
+
+        Raises:
+            ArgumentError: a name is unknown or a value not one of those accepted.
+        Example:
+            >>> with config.override(disable_jit=True):
+            ...     config.disable_jit
+            True
+        """
+        checked = {}
+        for name, value in settings.items():
+            field = _setting("config.override", name)
+            checked[field] = _checked("config.override", field, value)
+        return Override(self, checked)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self.update(name, value)
+
+    def __delattr__(self, name: str) -> None:
+        raise ArgumentError(f"config: {name} cannot be deleted. Assign the value you want.")
+
+    def __repr__(self) -> str:
+        return f"Config({', '.join(f'{name}={getattr(self, name)!r}' for name in _ACCEPTED)})"
+
+
+# Guards the global values and all that follows; never held while other code runs. Reentrant,
+# because a signal handler or finalizer may leave an override while this thread holds it.
+_lock = threading.RLock()
+# Per thread with overrides: id of its instance dictionary -> that dictionary, and its overrides in
+# the order of entry. An override leaves the dictionary it entered, whichever thread closes it.
+_overridden: dict[int, tuple[dict[str, Any], list[dict[str, Any]]]] = {}
+
+
+def _update(field: str, value: Any) -> None:
+    with _lock:
+        setattr(Config, field, value)
+        if field in _TRACED:
+            Config.trace_key = _interned(tuple(getattr(Config, name) for name in _TRACED))
+            for values, _ in _overridden.values():
+                _refresh_key(values)
+
+
+def _refresh_key(values: dict[str, Any]) -> None:
+    values["trace_key"] = _interned(
+        tuple(values[name] if name in values else getattr(Config, name) for name in _TRACED)
+    )
+
+
+class Override:
+    """Settings changed in one thread for the time of a `with` block."""
+
+    __slots__ = ("_config", "_entered", "_settings")
+
+    def __init__(self, config: Config, settings: dict[str, Any]) -> None:
+        self._config = config
+        self._settings = settings
+        self._entered: list[tuple[dict[str, Any], dict[str, Any]]] = []
+
+    def __enter__(self) -> Config:
+        values = self._config.__dict__
+        layer = dict(self._settings)
+        with _lock:
+            _, layers = _overridden.setdefault(id(values), (values, []))
+            layers.append(layer)
+            values.update(layer)
+            _refresh_key(values)
+        self._entered.append((values, layer))
+        return self._config
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        values, layer = self._entered.pop()
+        with _lock:
+            layers = _overridden[id(values)][1]
+            # By identity: an equal layer may have been entered twice.
+            layers[:] = [other for other in layers if other is not layer]
+            for name in layer:
+                holders = [other[name] for other in layers if name in other]
+                if holders:
+                    values[name] = holders[-1]
+                else:
+                    values.pop(name, None)
+            if layers:
+                _refresh_key(values)
+            else:
+                values.pop("trace_key", None)
+                del _overridden[id(values)]
+
+
+Config.trace_key = _interned(tuple(getattr(Config, name) for name in _TRACED))
+for _name in _ACCEPTED:
+    # Properties rather than __getattr__, whose presence would double the cost of reading a field.
+    setattr(Config, "jax_" + _name, property(operator.attrgetter(_name)))
+
+config = Config()
+
+
+def _wants_full_traceback() -> bool:
+    return config.traceback == "full"
+
+
+errors.wants_full_traceback = _wants_full_traceback

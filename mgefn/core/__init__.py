@@ -1,0 +1,1 @@
+"""Values, the current interpreter, primitives, the IR and the backend registry."""

@@ -1,0 +1,291 @@
+"""Concrete arrays: one buffer that nobody writes again.
+
+`ConcreteArray` wraps a NumPy array, `DeviceArray` the array of another backend's library. Memory a
+caller can write is never shared: `asarray` copies what comes in unless it is read-only and owned,
+and what goes out through NumPy is a read-only view. Arrays may share buffers with each other. A
+slice that keeps a much larger buffer alive is copied by the operation that makes it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mgefn import dtypes
+from mgefn.config import config
+from mgefn.core.array_methods import Array
+from mgefn.core.avals import ShapedArray
+from mgefn.errors import ArgumentError, ConcretizationTypeError, DonatedBufferError, DTypeError
+
+
+class DonatedBuffer:
+    """Stands where a donated buffer was; every use of it raises."""
+
+    __slots__ = ("told",)
+
+    def __init__(self, told: str):
+        self.told = told
+
+    def _raise(self) -> Any:
+        raise DonatedBufferError(self.told)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") and name not in ("__array__", "__array_interface__"):
+            raise AttributeError(name)
+        return self._raise()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return self._raise()
+
+    def __array_ufunc__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._raise()
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._raise()
+
+    def __len__(self) -> int:
+        return self._raise()
+
+
+class ConcreteArray(Array):
+    """An array whose values are known: `_data` is the NumPy array that holds them."""
+
+    __slots__ = ("__weakref__", "_data", "_weak")
+
+    _data: np.ndarray
+    _weak: bool
+
+    def __init__(self, data: np.ndarray, weak: bool = False):
+        self._data = data
+        self._weak = weak
+
+    @property
+    def aval(self) -> ShapedArray:
+        data = self._data
+        return ShapedArray(data.shape, data.dtype, self._weak)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._data.shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self._data.dtype
+
+    @property
+    def ndim(self) -> int:
+        return self._data.ndim
+
+    @property
+    def size(self) -> int:
+        return self._data.size
+
+    @property
+    def weak_type(self) -> bool:
+        return self._weak
+
+    @property
+    def device(self) -> Any:
+        """Where the buffer lives: the name of a device, "cpu" for NumPy's."""
+        return "cpu"
+
+    def devices(self) -> set[Any]:
+        return {self.device}
+
+    def is_deleted(self) -> bool:
+        """Was the buffer donated to a compiled call?"""
+        return type(self._data) is DonatedBuffer
+
+    def delete(self) -> None:
+        """Let go of the buffer now; using the array afterwards is an error."""
+        self._data = DonatedBuffer(  # type: ignore[assignment]  # raises wherever data is used
+            "delete: this array was deleted. Keep what you still need."
+        )
+
+    def block_until_ready(self) -> Array:
+        return self
+
+    # -- leaving for NumPy and Python -------------------------------------------------------------
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        data = self._data
+        if dtype is not None and np.dtype(dtype) != data.dtype:
+            if copy is False:
+                raise ArgumentError(
+                    f"numpy.asarray: needs a copy to go from {data.dtype} to {np.dtype(dtype)}, "
+                    "and copy=False was passed. Leave copy out."
+                )
+            return data.astype(dtype)
+        if copy:
+            return np.array(data)
+        view = data.view()
+        view.flags.writeable = False
+        return view
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        return self.__array__().__array_interface__
+
+    def __dlpack__(self, **kwargs: Any) -> Any:
+        # NumPy exports read-only arrays only where the consumer speaks DLPack 1.0 and can be told.
+        if kwargs.get("max_version") is not None:
+            return self.__array__().__dlpack__(**kwargs)
+        return np.array(self._data).__dlpack__(**kwargs)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self._data.__dlpack_device__()
+
+    def __reduce__(self) -> Any:
+        return _rebuild, (np.array(self._data), self._weak)
+
+    def _scalar(self, kind: str) -> Any:
+        if self._data.ndim:
+            raise ConcretizationTypeError(
+                f"{kind}: needs an array of rank 0, got {self.aval}. Index or reduce it first."
+            )
+        return self._data[()]
+
+    def __bool__(self) -> bool:
+        data = self._data
+        if data.size == 1:
+            return bool(data)
+        if data.size == 0:
+            raise ArgumentError(
+                f"bool: the truth of the empty {self.aval} is not defined. Use x.size > 0."
+            )
+        raise ArgumentError(
+            f"bool: the truth of {self.aval} with more than one element is not defined. Use x.any() "
+            "or x.all()."
+        )
+
+    def __int__(self) -> int:
+        return int(self._scalar("int"))
+
+    def __float__(self) -> float:
+        return float(self._scalar("float"))
+
+    def __complex__(self) -> complex:
+        return complex(self._scalar("complex"))
+
+    def __index__(self) -> int:
+        value = self._scalar("index")
+        if self._data.dtype.kind not in "iu":
+            raise DTypeError(f"index: needs an integer array of rank 0, got {self.aval}. Cast it.")
+        return int(value)
+
+    def item(self, *args: int) -> Any:
+        value = self._data.item(*args)
+        return float(value) if isinstance(value, np.generic) else value
+
+    def tolist(self) -> Any:
+        data = self._data
+        return data.astype(np.float32).tolist() if data.dtype.kind == "V" else data.tolist()
+
+    def tobytes(self, order: str = "C") -> bytes:
+        return self._data.tobytes(order)  # type: ignore[arg-type]  # NumPy types it as a Literal
+
+    def unsafe_buffer_pointer(self) -> int:
+        """Address of the first element."""
+        return self._data.ctypes.data
+
+    # -- text -------------------------------------------------------------------------------------
+
+    def __repr__(self) -> str:
+        if type(self._data) is DonatedBuffer:
+            return "Array(<donated or deleted>)"
+        prefix = "Array("
+        data = self._data
+        body = np.array2string(data, separator=", ", prefix=prefix)
+        if data.size == 0:
+            body = f"[], shape={data.shape}"
+        weak = ", weak_type=True" if self._weak else ""
+        return f"{prefix}{body}, dtype={data.dtype.name}{weak})"
+
+    def __str__(self) -> str:
+        return str(self._data)
+
+    def __format__(self, spec: str) -> str:
+        if self._data.ndim == 0:
+            return format(self._data[()].item() if spec else self._data[()], spec)
+        return format(str(self) if not spec else self._data, spec)
+
+
+def _rebuild(data: np.ndarray, weak: bool) -> ConcreteArray:
+    data.flags.writeable = False
+    return ConcreteArray(data, weak)
+
+
+# -- making arrays ----------------------------------------------------------------------------------
+
+_SCALARS: dict[Any, ConcreteArray] = {}
+
+
+def scalar(value: Any, dtype: np.dtype, weak: bool = False) -> ConcreteArray:
+    """A rank-0 array of a Python number; small ones are kept, since rules ask for them often."""
+    key = (value, value.__class__, dtype, weak)
+    try:
+        found = _SCALARS.get(key)
+    except TypeError:
+        found = key = None
+    # Zeros of both signs are equal as keys, and NaN never is; neither is kept.
+    if found is not None and (value != 0 or value.__class__ is int):
+        return found
+    if value.__class__ is int and dtype.kind in "iu":
+        dtypes.check_scalar_fits(value, dtype)
+    data = np.array(value, dtype)
+    data.flags.writeable = False
+    made = ConcreteArray(data, weak)
+    if key is not None and value == value and (value != 0 or value.__class__ is int):
+        if len(_SCALARS) >= 4096:
+            _SCALARS.clear()
+        _SCALARS[key] = made
+    return made
+
+
+def owned(data: np.ndarray) -> np.ndarray:
+    """`data` itself where nobody can write it: read-only and owner of its memory; else a copy."""
+    flags = data.flags
+    if not flags.writeable and flags.owndata:
+        return data
+    return np.array(data, order="C")
+
+
+def as_array(x: Any, what: str = "asarray") -> Array:
+    """The Array or tracer that a leaf stands for; Python numbers give weak arrays.
+
+    NumPy arrays are copied. `what` names the operation in errors.
+    """
+    if isinstance(x, Array):
+        return x
+    cls = x.__class__
+    if cls in _PYTHON_NUMBERS:
+        dtype, weak = dtypes.dtype_and_weak(x)
+        return scalar(x, dtype, weak)
+    if isinstance(x, np.ndarray):
+        data = x
+        dtype = dtypes.canonical(data.dtype)
+        if config.narrow_inputs:
+            dtype = dtypes.narrowed(dtype)
+        if dtype != data.dtype:
+            return ConcreteArray(data.astype(dtype))
+        return ConcreteArray(owned(data))
+    if isinstance(x, (np.generic, bool, int, float, complex)):
+        dtype, weak = dtypes.dtype_and_weak(x)
+        return ConcreteArray(np.array(x, dtype), weak)
+    if hasattr(x, "__array__"):
+        return as_array(np.asarray(x), what)
+    raise ArgumentError(
+        f"{what}: needs an array or a number, got {type(x).__name__}. Convert it with "
+        "mgefn.numpy.asarray, or, if it is no number, pass it as a static argument or close over it."
+    )
+
+
+_PYTHON_NUMBERS = frozenset((bool, int, float, complex))
+
+
+def is_arraylike(x: Any) -> bool:
+    """Can `as_array` make an array of x?"""
+    return isinstance(x, (Array, np.ndarray, np.generic, bool, int, float, complex)) or hasattr(
+        x, "__array__"
+    )

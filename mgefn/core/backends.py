@@ -1,0 +1,45 @@
+"""The registry of backends and the hook that compiles a program.
+
+A backend is one literal table, primitive -> kernel, with the reasons for what it does not support.
+`register` hangs each row on its primitive, so that evaluation finds it with one lookup. The
+compiler installs `compile_hook`; interpreters call `executable_of` and know nothing else of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from mgefn.core.jaxpr import ClosedJaxpr
+from mgefn.core.primitive import Primitive
+
+NAMES: list[str] = []
+
+compile_hook: Callable[..., Any] | None = None
+
+
+def register(
+    name: str, kernels: dict[Primitive, Any], unsupported: dict[Primitive, str] | None = None
+) -> None:
+    """Make a backend known: hang its rows on the primitives."""
+    if name not in NAMES:
+        NAMES.append(name)
+    for primitive, kernel in kernels.items():
+        primitive.kernels[name] = kernel
+    for primitive, reason in (unsupported or {}).items():
+        primitive.unsupported[name] = reason
+
+
+def set_compile_hook(hook: Callable[..., Any]) -> None:
+    global compile_hook
+    compile_hook = hook
+
+
+def executable_of(jaxpr: ClosedJaxpr, **options: Any) -> Any:
+    """The compiled program of a jaxpr, compiled at its first use."""
+    key = ("executable", tuple(sorted(options.items())))
+    found = jaxpr.derived.get(key)
+    if found is None:
+        assert compile_hook is not None, "mgefn.compiler installs the hook on import"
+        found = jaxpr.derived[key] = compile_hook(jaxpr, **options)
+    return found

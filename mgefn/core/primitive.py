@@ -1,0 +1,191 @@
+"""Primitives: the operations that interpreters see, with the rules that give them meaning.
+
+A primitive is strict: arrays go by position and have exactly the shapes and dtypes it asks for,
+params go by keyword and are hashable and canonical. Every primitive and every rule returns a
+tuple. The rules of a primitive stand beside it in one file of `ops/` or `control/`; a rule that
+can't exist is declared with its reason by `no_rule`, and an undeclared hole fails a test.
+
+Rules, where x_dot is a tangent, ct a cotangent, bdim a batch dimension or None:
+    abstract_eval(*avals, **params) -> avals
+    jvp(primals, tangents, **params) -> (outs, out tangents); real tangents, or symbolic zeros on
+        request
+    transpose(cts, *args, **params) -> one cotangent or None per arg; linear args arrive as
+        UndefinedPrimal
+    batch(args, bdims, **params) -> (outs, out bdims)
+    slopes: one function (y, *primals) -> partial derivative per operand, for elementwise ones
+    linearize(interpreter, args, params), stage(interpreter, args, params),
+    batch_call(interpreter, args, bdims, params): for primitives that hold functions
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from mgefn.core.avals import ShapedArray
+from mgefn.core.interpreter import base, state
+from mgefn.errors import UnsupportedError
+
+RULE_KINDS = ("abstract_eval", "jvp", "transpose", "batch")
+
+
+class Primitive:
+    """A named operation; see the module's docstring for its rules.
+
+    Args:
+        name: what the IR prints.
+        elementwise: each output element depends on the operand elements at its index. Operands
+            have the output's shape or rank 0.
+        linear: linear in all its operands together.
+        bilinear: linear in each of its two operands.
+        constant: its outputs have no derivative (integer or boolean outputs, or flat ones).
+        effect: must run even when its outputs are not used.
+        closes_over: its params hold Python functions that may close over tracers, so no
+            interpreter may pass it on unread.
+        view: its output may share memory with its first operand.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        elementwise: bool = False,
+        linear: bool = False,
+        bilinear: bool = False,
+        constant: bool = False,
+        effect: bool = False,
+        closes_over: bool = False,
+        view: bool = False,
+        weak_result: bool = True,
+    ):
+        self.name = name
+        self.elementwise = elementwise
+        self.linear = linear
+        self.bilinear = bilinear
+        self.constant = constant
+        self.effect = effect
+        self.closes_over = closes_over
+        self.view = view
+        self.weak_result = weak_result  # all operands weak -> outputs weak
+        self.abstract_eval: Callable[..., tuple[ShapedArray, ...]] | None = None
+        # For primitives that hold programs: (args, params) -> outs on any backend.
+        self.evaluate: Callable[..., Any] | None = None
+        self.jvp: Callable[..., Any] | None = None
+        self.jvp_takes_zeros = False
+        self.transpose: Callable[..., Any] | None = None
+        self.symbolic_cts = False  # the transpose rule takes Zero cotangents
+        self.batch: Callable[..., Any] | None = None
+        self.batch_call: Callable[..., Any] | None = None
+        self.slopes: tuple[Callable[..., Any] | int, ...] | None = None
+        self.linearize: Callable[..., Any] | None = None
+        self.stage: Callable[..., Any] | None = None
+        self.holes: dict[str, str] = {}
+        self.kernels: dict[str, Any] = {}  # backend name -> row of its table
+        self.unsupported: dict[str, str] = {}  # backend name -> reason
+        # The NumPy ufunc that is this operation, and the dtypes where it can be called at once;
+        # set by the NumPy backend.
+        self.ufunc: Any = None
+        self.ufunc_dtypes: frozenset = frozenset()
+        self.ufunc_scalar_dtypes: frozenset = frozenset()
+        # For calls: params -> the jaxpr that may stand in place of the equation.
+        self.inlined: Callable[..., Any] | None = None
+        self.simplify: Callable[..., Any] | None = None  # for compiler/passes/simplify.py
+
+    def __repr__(self) -> str:
+        return self.name
+
+    # -- binding ----------------------------------------------------------------------------
+
+    def bind(self, *args: Any, **params: Any) -> tuple:
+        """Hand the operation to the current interpreter; returns the tuple of outputs."""
+        current = state.current
+        if current is None:
+            return base.process(self, args, params)
+        return current.process(self, args, params)
+
+    def bind1(self, *args: Any, **params: Any) -> Any:
+        """The only output of `bind`."""
+        current = state.current
+        if current is None:
+            return base.process(self, args, params)[0]
+        return current.process(self, args, params)[0]
+
+    def out_avals(self, avals: Sequence[ShapedArray], params: dict) -> tuple[ShapedArray, ...]:
+        """The types of the outputs, weak types included."""
+        if self.abstract_eval is None:
+            raise UnsupportedError(self._hole("abstract_eval"))
+        outs = self.abstract_eval(*avals, **params)
+        if self.weak_result and avals:
+            for a in avals:
+                if not a.weak_type:
+                    return outs
+            return tuple(ShapedArray(o.shape, o.dtype, True) for o in outs)
+        return outs
+
+    # -- rules ------------------------------------------------------------------------------
+
+    def def_abstract_eval(self, rule):
+        self.abstract_eval = rule
+        return rule
+
+    def def_evaluate(self, rule):
+        self.evaluate = rule
+        return rule
+
+    def def_jvp(self, rule=None, *, symbolic_zeros: bool = False):
+        if rule is None:
+            return lambda r: self.def_jvp(r, symbolic_zeros=symbolic_zeros)
+        self.jvp = rule
+        self.jvp_takes_zeros = symbolic_zeros
+        return rule
+
+    def def_transpose(self, rule=None, *, symbolic_zeros: bool = False):
+        if rule is None:
+            return lambda r: self.def_transpose(r, symbolic_zeros=symbolic_zeros)
+        self.transpose = rule
+        self.symbolic_cts = symbolic_zeros
+        return rule
+
+    def def_batch(self, rule):
+        self.batch = rule
+        return rule
+
+    def def_batch_call(self, rule):
+        self.batch_call = rule
+        return rule
+
+    def def_slopes(self, *slopes: Callable[..., Any] | int) -> None:
+        """Partial derivatives by operand: functions (y, *primals), or the numbers 1, -1 and 0."""
+        self.slopes = slopes
+
+    def def_linearize(self, rule):
+        self.linearize = rule
+        return rule
+
+    def def_stage(self, rule):
+        self.stage = rule
+        return rule
+
+    def no_rule(self, kind: str, reason: str) -> None:
+        """Declare that a rule can't exist, and why."""
+        assert kind in RULE_KINDS, kind
+        self.holes[kind] = reason
+
+    def has_rule(self, kind: str) -> bool:
+        """Is there a rule of this kind, of its own or by what the primitive declares?"""
+        if kind == "jvp":
+            by_kind = self.linear or self.bilinear or self.constant
+            return by_kind or self.jvp is not None or self.slopes is not None
+        if kind == "batch":
+            return self.batch is not None or self.batch_call is not None
+        return getattr(self, kind) is not None
+
+    def _hole(self, kind: str) -> str:
+        why = self.holes.get(kind)
+        if why is not None:
+            return f"{self.name}: has no {kind} rule: {why}."
+        return f"{self.name}: has no {kind} rule. Define one with {self.name}_p.def_{kind}."
+
+    def missing(self, kind: str) -> UnsupportedError:
+        """The error for a rule that was asked for and is not there."""
+        return UnsupportedError(self._hole(kind))

@@ -1,0 +1,151 @@
+"""Tracers: boxed values that user code holds while an interpreter reads its operations.
+
+A tracer is an `Array` to user code. It belongs to the interpreter that made it; used after that
+interpreter is done it has leaked, and the operation that meets it says so.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mgefn.core.array_methods import Array
+from mgefn.core.avals import ShapedArray
+from mgefn.core.interpreter import Interpreter
+from mgefn.core.source import Source, describe
+from mgefn.errors import (
+    ConcretizationTypeError,
+    TracerArrayConversionError,
+    TracerBoolConversionError,
+    TracerIntegerConversionError,
+    UnexpectedTracerError,
+)
+
+
+class Tracer(Array):
+    """A boxed value; subclasses say what is in the box and set `aval`."""
+
+    __slots__ = ("interpreter",)
+
+    interpreter: Interpreter
+
+    @property
+    def aval(self) -> ShapedArray:
+        raise NotImplementedError  # each kind of tracer has its own
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.aval.shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.aval.dtype
+
+    @property
+    def weak_type(self) -> bool:
+        return self.aval.weak_type
+
+    def origin(self) -> Source | None:
+        """The line that made this value, where the interpreter keeps it."""
+        return None
+
+    def concrete(self) -> Any:
+        """The value in the box where there is one: an Array or an outer tracer; else None."""
+        return None
+
+    # -- where Python wants a number ------------------------------------------------------------
+
+    def _made_at(self) -> str:
+        origin = self.origin()
+        return "" if origin is None else f", made at {describe(origin)}"
+
+    def __bool__(self) -> bool:
+        inner = self.concrete()
+        if inner is not None:
+            return bool(inner)
+        raise TracerBoolConversionError(
+            f"bool: needs a known value, got the traced {self.aval}{self._made_at()} in "
+            f"{self.interpreter.about}. Use numpy.where, lax.cond or lax.while_loop, or mark the "
+            "argument it comes from with static_argnums."
+        )
+
+    def _number(self, kind: type) -> Any:
+        inner = self.concrete()
+        if inner is not None:
+            return kind(inner)
+        error = TracerIntegerConversionError if kind is int else ConcretizationTypeError
+        raise error(
+            f"{kind.__name__}: needs a known value, got the traced {self.aval}{self._made_at()} in "
+            f"{self.interpreter.about}. Keep it an array, or mark the argument it comes from with "
+            "static_argnums."
+        )
+
+    def __int__(self) -> int:
+        return self._number(int)
+
+    def __float__(self) -> float:
+        return self._number(float)
+
+    def __complex__(self) -> complex:
+        return self._number(complex)
+
+    def __index__(self) -> int:
+        inner = self.concrete()
+        if inner is not None:
+            return inner.__index__()
+        raise TracerIntegerConversionError(
+            f"index: needs a known integer, got the traced {self.aval}{self._made_at()} in "
+            f"{self.interpreter.about}. Index an mgefn array with it, use lax.dynamic_slice, or "
+            "mark the argument it comes from with static_argnums."
+        )
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        raise TracerArrayConversionError(
+            f"numpy.asarray: needs a known value, got the traced {self.aval}{self._made_at()} in "
+            f"{self.interpreter.about}. Call the function of the same name in mgefn.numpy; for "
+            "np.array([x, y]) write mgefn.numpy.stack([x, y])."
+        )
+
+    def item(self, *args: int) -> Any:
+        inner = self.concrete()
+        if inner is not None:
+            return inner.item(*args)
+        raise ConcretizationTypeError(
+            f"item: needs a known value, got the traced {self.aval}{self._made_at()} in "
+            f"{self.interpreter.about}. Return the array and call item on the result."
+        )
+
+    def tolist(self) -> Any:
+        inner = self.concrete()
+        if inner is not None:
+            return inner.tolist()
+        raise ConcretizationTypeError(
+            f"tolist: needs a known value, got the traced {self.aval}{self._made_at()} in "
+            f"{self.interpreter.about}. Return the array and call tolist on the result."
+        )
+
+    def __repr__(self) -> str:
+        return f"Traced<{self.aval}> in {self.interpreter.about}"
+
+    __str__ = __repr__
+
+    def __format__(self, spec: str) -> str:
+        inner = self.concrete()
+        if inner is not None and spec:
+            return format(inner, spec)
+        return repr(self) if not spec else self._number(float)
+
+    def block_until_ready(self) -> Array:
+        return self
+
+
+def leaked(tracer: Tracer) -> UnexpectedTracerError:
+    """The error for a tracer met outside the call that made it."""
+    origin = tracer.origin()
+    made = f" made at {describe(origin)}" if origin is not None else ""
+    about = tracer.interpreter.about
+    return UnexpectedTracerError(
+        f"{about}: a value {tracer.aval}{made} was used after {about} returned. Return it instead "
+        "of storing it."
+    )

@@ -1,0 +1,235 @@
+"""Every exception class of mgefn, and the filter that leaves only the user's frames in a traceback.
+
+Each class states the mistake that raises it and its repair. Messages have the form
+`operation: what is needed, what came. What to do.` Every class derives from `MgefnError` and also
+from the built-in or NumPy type that ported programs catch in its place.
+
+Invariants: the filter never raises, never loops on a cyclic chain of causes, and changes nothing
+when the full traceback is asked for. `config` decides that by setting `wants_full_traceback`; this
+module imports nothing else of mgefn.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import types
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+import numpy as np
+
+__all__ = [
+    "ArgumentError",
+    "AxisError",
+    "ConcretizationTypeError",
+    "CustomRuleError",
+    "DTypeError",
+    "DonatedBufferError",
+    "InAxesError",
+    "IndexOutOfBoundsError",
+    "JaxprError",
+    "MgefnError",
+    "NonConcreteBooleanIndexError",
+    "OverflowDTypeError",
+    "ShapeError",
+    "StaticArgumentError",
+    "TracerArrayConversionError",
+    "TracerBoolConversionError",
+    "TracerIntegerConversionError",
+    "TreeError",
+    "UnexpectedTracerError",
+    "UnsupportedError",
+    "api_boundary",
+    "user_frames_only",
+]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+E = TypeVar("E", bound=BaseException)
+
+
+class MgefnError(Exception):
+    """Base of every error that mgefn raises on purpose. Catch it to catch them all."""
+
+
+class ShapeError(MgefnError, TypeError, ValueError):
+    """Operand shapes do not fit the operation. Reshape, transpose or broadcast one of them."""
+
+
+class InAxesError(ShapeError):
+    """in_axes or out_axes of a map do not fit the arguments: an axis is out of range, or the mapped
+    sizes differ. Give each mapped argument an axis of one common size, and None to the others."""
+
+
+class DTypeError(MgefnError, TypeError, ValueError):
+    """A dtype is unknown, or the operation has no meaning for it. Cast with astype."""
+
+
+class OverflowDTypeError(MgefnError, OverflowError):
+    """A Python integer does not fit the integer dtype it must take. Choose a wider dtype, or write
+    the wrapped value."""
+
+
+class AxisError(MgefnError, np.exceptions.AxisError):
+    """An axis is out of range for the array, or named twice. Use axes in [-ndim, ndim), once each.
+
+    Takes a message, or NumPy's (axis, ndim, msg_prefix).
+    """
+
+
+class IndexOutOfBoundsError(MgefnError, IndexError):
+    """A static index lies outside its dimension, or too many indices were given. Index within
+    [-size, size), or pass a mode that clips or fills."""
+
+
+class ArgumentError(MgefnError, TypeError, ValueError):
+    """An argument has the wrong type or value; the message names what is accepted."""
+
+
+class StaticArgumentError(ArgumentError):
+    """An argument declared static is not hashable, or is an array. Pass a hashable value such as a
+    tuple, or make the argument an ordinary one."""
+
+
+class TreeError(MgefnError, TypeError, ValueError):
+    """Two pytrees that must have one structure differ, or a pytree cannot be taken apart or
+    registered. The message gives the key path where they part."""
+
+
+class ConcretizationTypeError(MgefnError, TypeError):
+    """A value known only by shape and dtype was used where Python needs its data. Use a control
+    flow function such as cond, mark the argument static, or compute it outside the transform."""
+
+
+class TracerBoolConversionError(ConcretizationTypeError):
+    """A traced value decided an `if`, `while`, `and`, `or` or `assert`. Use where, cond or
+    while_loop, or mark the argument static."""
+
+
+class TracerIntegerConversionError(ConcretizationTypeError):
+    """A traced value was used as a Python integer: a list index, a shape, a range bound. Mark the
+    argument static, or index an array with it."""
+
+
+class TracerArrayConversionError(ConcretizationTypeError):
+    """A traced value was handed to NumPy. Call the function of the same name in mgefn.numpy, or
+    compute the NumPy part outside the transform."""
+
+
+class NonConcreteBooleanIndexError(ConcretizationTypeError, IndexError):
+    """A traced boolean mask was used as an index, so the size of the result is unknown. Use the
+    three-argument where, or nonzero with a size."""
+
+
+class UnexpectedTracerError(MgefnError, RuntimeError):
+    """A traced value outlived the function that was traced: it was stored in a global, an attribute
+    or a closure. Return it from the function instead."""
+
+
+class DonatedBufferError(MgefnError, RuntimeError):
+    """An array was used after it was donated and its memory reused. Keep the returned array, or
+    drop donate_argnums."""
+
+
+class UnsupportedError(MgefnError, RuntimeError):
+    """A primitive has no rule or no kernel for this use; the message gives the declared reason.
+    Use the operation, dtype or backend that it names instead."""
+
+
+class JaxprError(MgefnError):
+    """A jaxpr is malformed: a variable is unbound or bound twice, or a type does not match. A fault
+    in a rule or a pass, or in a jaxpr built by hand; correct the equation that is named."""
+
+
+class CustomRuleError(MgefnError, TypeError, ValueError):
+    """The rule of a custom_jvp or custom_vjp function is missing or returned the wrong structure,
+    shape or dtype. Return what the message asks for."""
+
+
+def _never() -> bool:
+    return False
+
+
+# Set by config: True leaves tracebacks as they are. A hook, because config imports this module.
+wants_full_traceback: Callable[[], bool] = _never
+
+_PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+
+
+def _user_traceback(
+    traceback: types.TracebackType | None, keep_one: bool
+) -> types.TracebackType | None:
+    """The traceback without frames of this package; the innermost frame if no other is left."""
+    entries: list[types.TracebackType] = []
+    dropped = False
+    innermost = traceback
+    while traceback is not None:
+        if traceback.tb_frame.f_code.co_filename.startswith(_PACKAGE):
+            dropped = True
+        else:
+            entries.append(traceback)
+        innermost, traceback = traceback, traceback.tb_next
+    if not entries:
+        if innermost is None or not keep_one:
+            return None
+        entries.append(innermost)
+    elif not dropped:
+        return entries[0]
+    chain: types.TracebackType | None = None
+    for entry in reversed(entries):
+        # New entries: the old ones may be held by whoever caught the exception before.
+        chain = types.TracebackType(chain, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
+    return chain
+
+
+def _filter_chain(exc: BaseException, keep_one: bool) -> None:
+    exc.__traceback__ = _user_traceback(exc.__traceback__, keep_one)
+    seen = {id(exc)}
+    pending = [exc.__cause__, exc.__context__]
+    if isinstance(exc, BaseExceptionGroup):
+        pending.extend(exc.exceptions)
+    while pending:
+        other = pending.pop()
+        if other is None or id(other) in seen:
+            continue
+        seen.add(id(other))
+        other.__traceback__ = _user_traceback(other.__traceback__, True)
+        pending += (other.__cause__, other.__context__)
+        if isinstance(other, BaseExceptionGroup):
+            pending.extend(other.exceptions)
+
+
+def user_frames_only(exc: E) -> E:
+    """Drop the frames of mgefn's own files from the traceback of `exc`, in place.
+
+    Causes, contexts and members of exception groups are treated alike. Each traceback keeps at
+    least its innermost frame. Does nothing when `config.traceback` is "full".
+
+    Args:
+        exc: any exception, raised or not.
+    Returns:
+        The same exception.
+    """
+    if not wants_full_traceback():
+        _filter_chain(exc, keep_one=True)
+    return exc
+
+
+def api_boundary(fn: Callable[P, R]) -> Callable[P, R]:
+    """Decorate a public function so that errors leaving it show the user's frames only.
+
+    The exception object, its cause and its context stay as they are. A traceback with no user frame
+    becomes empty here; the caller's frame joins as the exception passes it.
+    """
+
+    @functools.wraps(fn)
+    def boundary(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return fn(*args, **kwargs)
+        except BaseException as exc:
+            if not wants_full_traceback():
+                _filter_chain(exc, keep_one=False)
+            raise
+
+    return boundary

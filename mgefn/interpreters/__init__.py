@@ -1,0 +1,1 @@
+"""The ways to read a program, one file each."""

@@ -1,0 +1,1 @@
+"""Operations: each family's public functions beside their primitives and rules."""
