@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 
+from mgefn.backends.numpy_kernels import contractions as co
+from mgefn.backends.numpy_kernels import cumulative as cu
 from mgefn.backends.numpy_kernels import elementwise as ew
+from mgefn.backends.numpy_kernels import reductions as rd
+from mgefn.backends.numpy_kernels import indexing as ix
 from mgefn.backends.numpy_kernels import shaping as sh
 from mgefn.backends.numpy_kernels.base import Ufunc
 from mgefn.core.backends import register
 from mgefn.core.primitive import Primitive
+from mgefn.ops import contractions as c
+from mgefn.ops import cumulative as u
 from mgefn.ops import elementwise as e
+from mgefn.ops import reductions as r
+from mgefn.ops import indexing as i
 from mgefn.ops import shaping as s
 
 KERNELS = {
@@ -22,6 +30,33 @@ KERNELS = {
     s.pad_p: sh.pad,
     s.slice_p: sh.strided_slice,
     s.iota_p: sh.iota,
+    # contractions
+    c.dot_general_p: co.dot_general,
+    # reductions
+    r.reduce_sum_p: rd.reduce_sum,
+    r.reduce_prod_p: rd.reduce_prod,
+    r.reduce_max_p: rd.reduce_max,
+    r.reduce_min_p: rd.reduce_min,
+    r.reduce_and_p: rd.reduce_and,
+    r.reduce_or_p: rd.reduce_or,
+    r.reduce_xor_p: rd.reduce_xor,
+    r.argmax_p: rd.argmax,
+    r.argmin_p: rd.argmin,
+    # cumulative
+    u.cumsum_p: cu.cumsum,
+    u.cumprod_p: cu.cumprod,
+    u.cummax_p: cu.cummax,
+    u.cummin_p: cu.cummin,
+    u.cumlogsumexp_p: cu.cumlogsumexp,
+    # indexing
+    i.dynamic_slice_p: ix.dynamic_slice,
+    i.dynamic_update_slice_p: ix.dynamic_update_slice,
+    i.gather_p: ix.gather,
+    i.scatter_p: ix.scatter,
+    i.scatter_add_p: ix.scatter_add,
+    i.scatter_mul_p: ix.scatter_mul,
+    i.scatter_min_p: ix.scatter_min,
+    i.scatter_max_p: ix.scatter_max,
     # elementwise: arithmetic
     e.scale_p: ew.scale,
     e.add_p: Ufunc(np.add),

@@ -37,6 +37,8 @@ def set_compile_hook(hook: Callable[..., Any]) -> None:
 
 def executable_of(jaxpr: ClosedJaxpr, **options: Any) -> Any:
     """The compiled program of a jaxpr, compiled at its first use."""
+    if not any(options.get("donated", ())):
+        options.pop("donated", None)
     key = ("executable", tuple(sorted(options.items())))
     found = jaxpr.derived.get(key)
     if found is None:

@@ -43,6 +43,8 @@ class Primitive:
         closes_over: its params hold Python functions that may close over tracers, so no
             interpreter may pass it on unread.
         view: its output may share memory with its first operand.
+        opaque: must not be merged with an equal equation or computed at compile time.
+        weak_result: its outputs are weak where all its operands are.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class Primitive:
         effect: bool = False,
         closes_over: bool = False,
         view: bool = False,
+        opaque: bool = False,
         weak_result: bool = True,
     ):
         self.name = name
@@ -66,7 +69,8 @@ class Primitive:
         self.effect = effect
         self.closes_over = closes_over
         self.view = view
-        self.weak_result = weak_result  # all operands weak -> outputs weak
+        self.opaque = opaque
+        self.weak_result = weak_result
         self.abstract_eval: Callable[..., tuple[ShapedArray, ...]] | None = None
         # For primitives that hold programs: (args, params) -> outs on any backend.
         self.evaluate: Callable[..., Any] | None = None
@@ -89,7 +93,13 @@ class Primitive:
         self.ufunc_scalar_dtypes: frozenset = frozenset()
         # For calls: params -> the jaxpr that may stand in place of the equation.
         self.inlined: Callable[..., Any] | None = None
-        self.simplify: Callable[..., Any] | None = None  # for compiler/passes/simplify.py
+        # Arithmetic operations: (in_avals, params) -> number; None means one an output element for
+        # elementwise primitives and none for others.
+        self.flops: Callable[..., float] | None = None
+        # For compiler/passes/simplify.py: (inputs, params, out_avals) -> equal atoms or None, and
+        # (params of the first, params of the second) -> params of both in one.
+        self.simplify: Callable[..., Any] | None = None
+        self.merge: Callable[[dict, dict], dict] | None = None
 
     def __repr__(self) -> str:
         return self.name

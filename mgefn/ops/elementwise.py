@@ -353,6 +353,37 @@ def _pow_slope_base(x: Any, y: Any) -> Any:
     return where(y == 0, 0, y * pow_p.bind1(x, where(y == 0, 1, y - 1)))
 
 
+def _is_number(a: Any, value: int) -> bool:
+    """Is this atom the literal `value`? Minus zero is not zero here."""
+    literal = getattr(a, "value", None)
+    if literal is None:
+        return False
+    data = literal._data
+    return bool(data == value) and not (
+        value == 0 and data.dtype.kind in "fc" and np.signbit(data.real)
+    )
+
+
+def _identity(neutral: int, *places: int) -> Callable[..., Any]:
+    """x op neutral is x, bit for bit, where the neutral literal stands at one of `places`."""
+
+    def rule(inputs: Sequence[Any], params: dict, out_avals: Sequence[ShapedArray]) -> Any:
+        for i in places:
+            other = inputs[1 - i]
+            if _is_number(inputs[i], neutral) and other.aval.same_type(out_avals[0]):
+                return [other]
+        return None
+
+    return rule
+
+
+# x + 0 is left alone: it turns -0.0 into 0.0.
+mul_p.simplify = _identity(1, 0, 1)
+scale_p.simplify = _identity(1, 0, 1)
+div_p.simplify = _identity(1, 1)
+sub_p.simplify = _identity(0, 1)
+
+
 @add_p.def_transpose
 def _add_transpose(cts, x, y):
     (ct,) = cts
@@ -1460,6 +1491,11 @@ def _convert_element_type_transpose(cts, x, *, new_dtype, weak_type):
     if dtypes.is_complex(ct.dtype) and not dtypes.is_complex(old):
         ct = real_p.bind1(ct)
     return (convert(ct, old),)
+
+
+convert_element_type_p.simplify = lambda inputs, params, out_avals: (
+    [inputs[0]] if inputs[0].aval.dtype == params["new_dtype"] else None
+)
 
 
 def convert_element_type(operand: ArrayLike, new_dtype: DTypeLike) -> Array:

@@ -292,6 +292,16 @@ def expand_dims(a: ArrayLike, axis: int | Sequence[int]) -> Array:
     return reshape(x, tuple(1 if i in at else next(sizes) for i in range(ndim)))
 
 
+def _same_type(inputs, params, out_avals):
+    """The operand itself where nothing changes."""
+    x = inputs[0]
+    return [x] if x.aval.same_type(out_avals[0]) else None
+
+
+reshape_p.simplify = _same_type
+reshape_p.merge = lambda first, second: second
+
+
 # -- transpose ------------------------------------------------------------------------------------
 
 transpose_p = Primitive("transpose", linear=True, view=True)  # params: permutation
@@ -339,6 +349,14 @@ def _transpose_batch(args, bdims, *, permutation):
     (x,), (bdim,) = args, bdims
     permutation = (bdim, *(i + (i >= bdim) for i in permutation))
     return (transpose(x, permutation),), (0,)
+
+
+transpose_p.merge = lambda first, second: {
+    "permutation": tuple(first["permutation"][i] for i in second["permutation"])
+}
+transpose_p.simplify = lambda inputs, params, out_avals: (
+    [inputs[0]] if params["permutation"] == tuple(range(len(params["permutation"]))) else None
+)
 
 
 def inverse_permutation(permutation: Sequence[int]) -> tuple[int, ...]:

@@ -1,0 +1,40 @@
+"""Pure functions over immutable arrays, differentiated, batched and compiled by composable
+transformations."""
+
+from __future__ import annotations
+
+from mgefn import errors as errors
+from mgefn import dtypes as dtypes
+from mgefn import tree as tree
+from mgefn import tree_util as tree_util
+from mgefn.api.batch import vmap as vmap
+from mgefn.api.derivatives import grad as grad
+from mgefn.api.derivatives import hessian as hessian
+from mgefn.api.derivatives import jacfwd as jacfwd
+from mgefn.api.derivatives import jacobian as jacobian
+from mgefn.api.derivatives import jacrev as jacrev
+from mgefn.api.derivatives import jvp as jvp
+from mgefn.api.derivatives import linear_transpose as linear_transpose
+from mgefn.api.derivatives import linearize as linearize
+from mgefn.api.derivatives import value_and_grad as value_and_grad
+from mgefn.api.derivatives import vjp as vjp
+from mgefn.api.inspection import block_until_ready as block_until_ready
+from mgefn.api.inspection import default_backend as default_backend
+from mgefn.api.inspection import device_count as device_count
+from mgefn.api.inspection import device_get as device_get
+from mgefn.api.inspection import device_put as device_put
+from mgefn.api.inspection import devices as devices
+from mgefn.api.inspection import disable_jit as disable_jit
+from mgefn.api.inspection import ensure_compile_time_eval as ensure_compile_time_eval
+from mgefn.api.inspection import eval_shape as eval_shape
+from mgefn.api.inspection import local_devices as local_devices
+from mgefn.api.inspection import make_jaxpr as make_jaxpr
+from mgefn.api.jit import ShapeDtypeStruct as ShapeDtypeStruct
+from mgefn.api.jit import jit as jit
+from mgefn.backends import numpy_cpu as _numpy_cpu
+from mgefn.compiler import program as _program
+from mgefn.config import config as config
+from mgefn.core.array_methods import Array as Array
+from mgefn.dtypes import float0 as float0
+
+__version__ = "0.1.0"

@@ -1,0 +1,1 @@
+"""The transformations: check arguments, flatten pytrees, call an interpreter."""

@@ -1,0 +1,177 @@
+"""make_jaxpr, eval_shape and what else looks at or around a program."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from mgefn import tree
+from mgefn.api.derivatives import abstract
+from mgefn.api.flat import FlatFunction
+from mgefn.api.jit import ShapeDtypeStruct
+from mgefn.config import config
+from mgefn.core.array import as_array
+from mgefn.core.array_methods import Array
+from mgefn.core.interpreter import interpreter_set_to
+from mgefn.core.jaxpr import ClosedJaxpr
+from mgefn.core.source import fun_name
+from mgefn.errors import ArgumentError, api_boundary
+from mgefn.interpreters.staging import trace
+
+
+def make_jaxpr(
+    fun: Callable[..., Any],
+    static_argnums: int | Sequence[int] = (),
+    axis_env: Any = None,
+    return_shape: bool = False,
+) -> Callable[..., Any]:
+    """A function that gives the jaxpr of `fun` for its arguments.
+
+    Args:
+        fun: the function to trace.
+        static_argnums: arguments that are Python values.
+        axis_env: accepted for JAX's programs.
+        return_shape: return (jaxpr, output's shapes and dtypes).
+
+    Example:
+        >>> mgefn.make_jaxpr(lambda x: mnp.sin(x) * 2)(1.0)
+        { lambda ; a:f32[]~. let
+            b:f32[]~ = sin a
+            c:f32[]~ = mul b 2.0:f32[]~
+          in (c,) }
+    """
+    nums = {static_argnums} if isinstance(static_argnums, int) else set(static_argnums)
+    about = f"make_jaxpr({fun_name(fun)})"
+
+    @functools.wraps(fun, assigned=("__module__", "__name__", "__qualname__"), updated=())
+    def make_jaxpr_of_fun(*args: Any, **kwargs: Any) -> Any:
+        static = {i % len(args): args[i] for i in nums} if args else {}
+        dyn = tuple(a for i, a in enumerate(args) if i not in static)
+        leaves, in_tree = tree.flatten((dyn, kwargs))
+
+        def call(dyn_args: Any, dyn_kwargs: Any) -> Any:
+            rest = iter(dyn_args)
+            full = [static[i] if i in static else next(rest) for i in range(len(args))]
+            return fun(*full, **dyn_kwargs)
+
+        flat = FlatFunction(call, in_tree, about)
+        closed, captured = trace(flat, [abstract(x, about) for x in leaves], about, fun_name(fun))
+        if captured:
+            closed = _captured_as_consts(closed, captured)
+        if return_shape:
+            shapes = [ShapeDtypeStruct(a.shape, a.dtype) for a in closed.out_avals]
+            return closed, tree.unflatten(flat.out_tree, shapes)
+        return closed
+
+    return api_boundary(make_jaxpr_of_fun)
+
+
+def _captured_as_consts(closed: ClosedJaxpr, captured: list[Any]) -> ClosedJaxpr:
+    jaxpr = closed.jaxpr
+    n = len(captured)
+    moved = type(jaxpr)(
+        jaxpr.in_binders[n:],
+        jaxpr.eqns,
+        jaxpr.outs,
+        [*jaxpr.in_binders[:n], *jaxpr.const_binders],
+        jaxpr.name,
+    )
+    return ClosedJaxpr(moved, [*captured, *closed.consts])
+
+
+def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """The shapes and dtypes that fun(*args, **kwargs) would have, without computing it.
+
+    Args:
+        fun: any function that can be traced.
+        args, kwargs: arrays, numbers, ShapeDtypeStructs, or pytrees of them.
+
+    Returns:
+        A pytree of ShapeDtypeStructs.
+    """
+    return make_jaxpr(fun, return_shape=True)(*args, **kwargs)[1]
+
+
+@contextmanager
+def ensure_compile_time_eval() -> Iterator[None]:
+    """Within the block operations on known values are computed at once, also under jit."""
+    with interpreter_set_to(None):
+        yield
+
+
+@contextmanager
+def disable_jit(disable: bool = True) -> Iterator[None]:
+    """Within the block jitted functions run operation by operation, for debugging."""
+    with config.override(disable_jit=disable):
+        yield
+
+
+def block_until_ready(x: Any) -> Any:
+    """Wait until all arrays of a pytree are computed, and return it."""
+    for leaf in tree.leaves(x):
+        if hasattr(leaf, "block_until_ready"):
+            leaf.block_until_ready()
+    return x
+
+
+class Device:
+    """A place where arrays live and programs run."""
+
+    __slots__ = ("id", "platform")
+
+    def __init__(self, platform: str, id: int):
+        self.platform = platform
+        self.id = id
+
+    @property
+    def device_kind(self) -> str:
+        return self.platform
+
+    @property
+    def process_index(self) -> int:
+        return 0
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(platform={self.platform!r}, id={self.id})"
+
+    def __str__(self) -> str:
+        return f"{self.platform}:{self.id}"
+
+
+_CPU = Device("cpu", 0)
+
+
+def devices(backend: str | None = None) -> list[Device]:
+    """The devices of a backend; None means the default one, the CPU.
+
+    Raises:
+        ArgumentError: there is no such backend.
+    """
+    if backend not in (None, "cpu"):
+        raise ArgumentError(f"devices: there is no backend {backend!r} here, only 'cpu'.")
+    return [_CPU]
+
+
+local_devices = devices
+
+
+def device_count(backend: str | None = None) -> int:
+    """How many devices a backend has."""
+    return len(devices(backend))
+
+
+def default_backend() -> str:
+    """The platform where arrays are put when nothing else is said."""
+    return "cpu"
+
+
+def device_put(x: Any, device: Any = None, *, donate: bool = False, may_alias: Any = None) -> Any:
+    """The arrays of a pytree on a device, copied from memory that others can write."""
+    return tree.map(lambda leaf: as_array(leaf, "device_put"), x)
+
+
+def device_get(x: Any) -> Any:
+    """The arrays of a pytree as NumPy arrays (read-only views)."""
+    return tree.map(lambda leaf: leaf.__array__() if isinstance(leaf, Array) else leaf, x)

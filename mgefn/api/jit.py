@@ -1,0 +1,674 @@
+"""jit: trace once per signature, compile, run.
+
+A signature is what tracing can see: the structure of the arguments, each leaf's shape and dtype (for
+a Python number its type), the static values with their types, and the settings that change traces.
+The weak type of an Array is not part of it: inside, an Array argument is strong.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import operator
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from mgefn import dtypes, tree
+from mgefn.api.derivatives import abstract
+from mgefn.api.flat import FlatFunction, leaves_as_arrays
+from mgefn.config import config
+from mgefn.core.array import ConcreteArray, DonatedBuffer, as_array, is_arraylike
+from mgefn.core.array_methods import Array
+from mgefn.core.avals import ShapedArray
+from mgefn.core.backends import executable_of
+from mgefn.core.interpreter import state
+from mgefn.core.jaxpr import ClosedJaxpr
+from mgefn.core.source import current_source, fun_name, place
+from mgefn.core.tracer import Tracer
+from mgefn.errors import ArgumentError, StaticArgumentError, TreeError, user_frames_only
+from mgefn.interpreters.jit import jit_p
+from mgefn.interpreters.staging import trace
+
+_CACHE_BOUND = 2048  # signatures kept per jitted function; the oldest goes first
+
+
+class Entry:
+    """One traced signature: the program and how to put its output together."""
+
+    __slots__ = (
+        "donated", "executable", "jaxpr", "key", "out_is_leaf", "out_tree", "single", "weak",
+    )  # fmt: skip
+
+    def __init__(self, jaxpr: ClosedJaxpr, out_tree: Any, donated: tuple[bool, ...]):
+        self.jaxpr = jaxpr
+        self.out_tree = out_tree
+        self.out_is_leaf = out_tree == tree.structure(0)
+        self.weak = tuple(a.weak_type for a in jaxpr.out_avals)
+        self.donated = donated
+        self.executable = executable_of(jaxpr, donated=donated)
+        self.single = self.out_is_leaf
+
+
+class JitFunction:
+    """A function that `jit` has wrapped; call it as the function itself.
+
+    Attributes:
+        lower(*args): the program for these arguments (arrays or ShapeDtypeStructs), to be compiled
+            and looked at.
+        eval_shape(*args): the output's shapes and dtypes.
+        explain_miss(): why the last call had to trace.
+        clear_cache(): forget all signatures.
+    """
+
+    def __init__(
+        self,
+        fun: Callable[..., Any],
+        static_argnums: Sequence[int] | int | None,
+        static_argnames: Iterable[str] | str | None,
+        donate_argnums: Sequence[int] | int | None,
+        donate_argnames: Iterable[str] | str | None,
+        keep_unused: bool,
+        inline: bool,
+    ):
+        if not callable(fun):
+            raise ArgumentError(f"jit: needs a function, got {type(fun).__name__}.")
+        functools.update_wrapper(self, fun)
+        self._fun = fun
+        self._name = fun_name(fun)
+        self._about = f"jit({self._name})"
+        names = _positional_names(fun)
+        self._names = names
+        self._static_nums, self._static_names = _both_ways(
+            self._about, names, static_argnums, static_argnames, "static"
+        )
+        self._donate_nums, self._donate_names = _both_ways(
+            self._about, names, donate_argnums, donate_argnames, "donate"
+        )
+        if self._static_nums & self._donate_nums or self._static_names & self._donate_names:
+            raise ArgumentError(f"{self._about}: an argument can't be both static and donated.")
+        self._inline = inline
+        self._plain = not (
+            self._static_nums or self._static_names or self._donate_nums or self._donate_names
+        )
+        self._cache: dict[Any, Entry] = {}
+        # Signatures of calls with arrays as positional arguments and nothing else, for the
+        # settings of `_fast_settings`.
+        self._fast: dict[Any, Entry] = {}
+        self._fast_settings: Any = None
+        self._last_miss: tuple[Any, Any] | None = None
+
+    # -- calling --------------------------------------------------------------------------------
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            if (
+                state.current is None
+                and self._plain
+                and not kwargs
+                and config.trace_key is self._fast_settings
+            ):
+                key: list[Any] = []
+                buffers: list[Any] = []
+                for a in args:
+                    if a.__class__ is not ConcreteArray:
+                        break
+                    data = a._data
+                    buffers.append(data)
+                    key.append(data.shape)
+                    key.append(data.dtype)
+                else:
+                    entry = self._fast.get(tuple(key))
+                    if entry is not None:
+                        outs = entry.executable.run(buffers)
+                        if entry.single:
+                            return ConcreteArray(outs[0], entry.weak[0])
+                        return tree.unflatten(
+                            entry.out_tree, list(map(ConcreteArray, outs, entry.weak))
+                        )
+            return self._general(args, kwargs)
+        except BaseException as e:
+            raise user_frames_only(e)  # noqa: B904  # the same exception with fewer frames
+
+    def _general(self, args: tuple, kwargs: dict[str, Any]) -> Any:
+        if config.disable_jit:
+            return self._fun(*args, **kwargs)
+        dyn, statics, static_key = self._split(args, kwargs)
+        leaves, in_tree = tree.flatten(dyn)
+        leaf_keys = [self._leaf_key(x) for x in leaves]
+        key = (tuple(leaf_keys), in_tree.spec, static_key, config.trace_key)
+        entry = self._cache.get(key)
+        captured: list[Tracer] = []
+        if entry is None:
+            avals = [_traced_aval(x, self._about) for x in leaves]
+            donated = self._donated_leaves(dyn, len(leaves))
+            entry, captured = self._trace(avals, in_tree, statics, donated, dyn)
+            self._last_miss = (key, self._nearest(key))
+            if not captured:
+                # A mutable static that is equal to an older one must not find its program.
+                hash(in_tree)
+                if len(self._cache) >= _CACHE_BOUND:
+                    self._cache.pop(next(iter(self._cache)))
+                self._cache[key] = entry
+        if state.current is not None:
+            values = leaves_as_arrays(leaves, self._about)
+            outs = jit_p.bind(
+                *captured, *values, jaxpr=entry.jaxpr, name=self._name, inline=self._inline
+            )
+            return tree.unflatten(entry.out_tree, outs)
+        buffers, borrowed = [], False
+        for x in leaves:
+            if x.__class__ is ConcreteArray:
+                buffers.append(x._data)
+            else:
+                data, mine = _buffer(x, self._about)
+                buffers.append(data)
+                borrowed = borrowed or not mine
+        if self._plain and not kwargs and all(a.__class__ is ConcreteArray for a in args):
+            self._remember_fast(args, entry)
+        if any(entry.donated):
+            self._donate(entry, leaves, buffers)
+        outs = entry.executable.run(buffers, borrowed)
+        return tree.unflatten(entry.out_tree, list(map(ConcreteArray, outs, entry.weak)))
+
+    def _remember_fast(self, args: tuple, entry: Entry) -> None:
+        if config.trace_key is not self._fast_settings or len(self._fast) >= _CACHE_BOUND:
+            self._fast = {}
+            self._fast_settings = config.trace_key
+        key: list[Any] = []
+        for a in args:
+            key.append(a._data.shape)
+            key.append(a._data.dtype)
+        self._fast[tuple(key)] = entry
+
+    def _split(self, args: tuple, kwargs: dict[str, Any]) -> tuple[Any, Any, Any]:
+        """Dynamic (args, kwargs), static ones by place, and the latter's key."""
+        if not (self._static_nums or self._static_names):
+            return (args, kwargs), None, None
+        static: dict[Any, Any] = {}
+        dyn_args = []
+        for i, a in enumerate(args):
+            if i in self._static_nums or i - len(args) in self._static_nums:
+                static[self._names[i] if i < len(self._names) else i] = a
+            else:
+                dyn_args.append(a)
+        dyn_kwargs = {}
+        for k, v in kwargs.items():
+            if k in self._static_names:
+                static[k] = v
+            else:
+                dyn_kwargs[k] = v
+        items = sorted(static.items(), key=lambda kv: str(kv[0]))
+        key = tuple((k, _static_key(v)) for k, v in items)
+        try:
+            hash(key)
+        except TypeError:
+            for k, v in items:
+                try:
+                    hash(v)
+                except TypeError:
+                    raise StaticArgumentError(
+                        f"{self._about}: static argument {k!r} must be hashable, got "
+                        f"{type(v).__name__}. Pass a tuple or another immutable value, or make the "
+                        "argument an array that is traced."
+                    ) from None
+            raise
+        where = (
+            tuple(
+                sorted(
+                    set(range(len(args)))
+                    - {
+                        i
+                        for i in range(len(args))
+                        if (i in self._static_nums or i - len(args) in self._static_nums)
+                    }
+                )
+            ),
+            len(args),
+            tuple(sorted(k for k in kwargs if k in self._static_names)),
+        )
+        return (tuple(dyn_args), dyn_kwargs), (static, where), (key, where)
+
+    def _join(self, dyn: Any, statics: Any) -> tuple[tuple, dict[str, Any]]:
+        dyn_args, dyn_kwargs = dyn
+        if statics is None:
+            return dyn_args, dyn_kwargs
+        static, (places, n, names) = statics
+        args: list[Any] = [None] * n
+        for i, a in zip(places, dyn_args, strict=True):
+            args[i] = a
+        for i in range(n):
+            if i not in places:
+                args[i] = static[self._names[i] if i < len(self._names) else i]
+        return tuple(args), {**dyn_kwargs, **{k: static[k] for k in names}}
+
+    def _leaf_key(self, x: Any) -> Any:
+        cls = x.__class__
+        if cls is ConcreteArray:
+            return x._data.shape, x._data.dtype
+        if cls in _PYTHON:
+            return cls
+        if isinstance(x, Tracer):
+            aval = x.aval
+            return aval.shape, aval.dtype, aval.weak_type
+        if isinstance(x, np.ndarray):
+            return x.shape, _input_dtype(x.dtype)
+        if isinstance(x, Array):
+            return x.shape, x.dtype, cls
+        if is_arraylike(x):
+            aval = as_array(x, self._about).aval
+            return aval.shape, aval.dtype, aval.weak_type
+        raise ArgumentError(
+            f"{self._about}: arguments must be arrays or pytrees of them, got "
+            f"{type(x).__name__} ({x!r:.60}). Mark the argument with static_argnums, or close over "
+            "it."
+        )
+
+    def _trace(
+        self, avals: list[ShapedArray], in_tree: Any, statics: Any, donated: tuple, dyn: Any
+    ) -> tuple[Entry, list[Tracer]]:
+        fun = self._fun
+        join = self._join
+
+        def call(dyn_args: Any, dyn_kwargs: Any) -> Any:
+            args, kwargs = join((dyn_args, dyn_kwargs), statics)
+            return fun(*args, **kwargs)
+
+        flat = FlatFunction(call, in_tree, self._about)
+        closed, captured = trace(flat, avals, self._about, self._name)
+        n = len(captured)
+        return Entry(closed, flat.out_tree, (False,) * n + donated), captured
+
+    # -- donation -------------------------------------------------------------------------------
+
+    def _donated_leaves(self, dyn: Any, n_leaves: int) -> tuple[bool, ...]:
+        if not (self._donate_nums or self._donate_names):
+            return (False,) * n_leaves
+        dyn_args, dyn_kwargs = dyn
+        kept = [
+            i for i in range(len(dyn_args) + len(self._static_nums)) if i not in self._static_nums
+        ]
+        flags: list[bool] = []
+        for place_, a in zip(kept, dyn_args, strict=False):
+            flags += [place_ in self._donate_nums] * tree.structure(a).num_leaves
+        for k in sorted(dyn_kwargs):
+            flags += [k in self._donate_names] * tree.structure(dyn_kwargs[k]).num_leaves
+        return tuple(flags)
+
+    def _donate(self, entry: Entry, leaves: list[Any], buffers: list[Any]) -> None:
+        """Take the donated arrays' buffers; using one of these arrays again is an error."""
+        seen: set[int] = set()
+        for x, flag in zip(leaves, entry.donated, strict=True):
+            if flag and id(x) in seen:
+                raise ArgumentError(
+                    f"{self._about}: one array was passed twice and is donated. Pass a copy."
+                )
+            if x.__class__ is ConcreteArray:
+                if not flag and any(
+                    f and y is x for y, f in zip(leaves, entry.donated, strict=True)
+                ):
+                    raise ArgumentError(
+                        f"{self._about}: an array is both donated and passed as another argument. "
+                        "Pass a copy."
+                    )
+                if flag:
+                    seen.add(id(x))
+        at = place(current_source(2))
+        for i, (x, flag) in enumerate(zip(leaves, entry.donated, strict=True)):
+            if flag and x.__class__ is ConcreteArray:
+                x._data = DonatedBuffer(  # type: ignore[assignment]  # raises wherever it is used
+                    f"{self._about}: argument {i} was donated at {at} and its memory reused. Keep "
+                    "the returned state, or drop donate_argnums."
+                )
+
+    # -- looking --------------------------------------------------------------------------------
+
+    def _nearest(self, key: Any) -> Any:
+        """The known signature that differs least from a new one."""
+        best, least = None, 1 << 30
+        for old in self._cache:
+            d = sum(a != b for a, b in zip(old[1:], key[1:], strict=True)) * 1000
+            if len(old[0]) == len(key[0]):
+                d += sum(a != b for a, b in zip(old[0], key[0], strict=True))
+            else:
+                d += 500
+            if d < least:
+                best, least = old, d
+        return best
+
+    def explain_miss(self) -> str:
+        """Which argument made the last trace necessary, against the nearest known signature."""
+        if self._last_miss is None:
+            return f"{self._about}: has not been traced yet."
+        key, old = self._last_miss
+        if old is None:
+            return f"{self._about}: first call, traced for {_show_leaves(key[0])}."
+        reasons = []
+        if key[1] != old[1]:
+            reasons.append("the structure of the arguments differs")
+        elif len(key[0]) == len(old[0]):
+            for i, (new_leaf, old_leaf) in enumerate(zip(key[0], old[0], strict=True)):
+                if new_leaf != old_leaf:
+                    reasons.append(
+                        f"leaf {i} of the arguments is {_show_leaf(new_leaf)}, was "
+                        f"{_show_leaf(old_leaf)}"
+                    )
+        if key[2] != old[2]:
+            new_statics = dict(key[2][0]) if key[2] else {}
+            old_statics = dict(old[2][0]) if old[2] else {}
+            for k in sorted({*new_statics, *old_statics}, key=str):
+                if new_statics.get(k) != old_statics.get(k):
+                    reasons.append(
+                        f"static argument {k!r} is {_show_static(new_statics.get(k))}, was "
+                        f"{_show_static(old_statics.get(k))}"
+                    )
+        if key[3] != old[3]:
+            reasons.append("a setting of mgefn.config that changes traces differs")
+        return f"{self._about}: traced again because {'; '.join(reasons) or 'the call differs'}."
+
+    def lower(self, *args: Any, **kwargs: Any) -> Lowered:
+        """Trace for these arguments: arrays, numbers, or anything with shape and dtype."""
+        dyn, statics, _ = self._split(args, kwargs)
+        leaves, in_tree = tree.flatten(dyn)
+        avals = [
+            abstract(x, self._about) if isinstance(x, (Tracer, np.ndarray)) or not isinstance(x, Array)
+            else x.aval.strong()
+            for x in leaves
+        ]  # fmt: skip
+        donated = self._donated_leaves(dyn, len(leaves))
+        entry, captured = self._trace(avals, in_tree, statics, donated, dyn)
+        if captured:
+            raise ArgumentError(
+                f"{self._about}: lower can't be called on a function that closes over traced "
+                "values. Pass them as arguments."
+            )
+        return Lowered(self._about, entry, in_tree)
+
+    def trace(self, *args: Any, **kwargs: Any) -> Lowered:
+        """The traced program; `.jaxpr` is its jaxpr."""
+        return self.lower(*args, **kwargs)
+
+    def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
+        """The output's shapes and dtypes, without computing it."""
+        lowered = self.lower(*args, **kwargs)
+        return lowered.out_info
+
+    def clear_cache(self) -> None:
+        """Forget all signatures and their programs."""
+        self._cache.clear()
+        self._fast.clear()
+        self._last_miss = None
+
+    def _cache_size(self) -> int:
+        return len(self._cache)
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else functools.partial(self, instance)
+
+    def __repr__(self) -> str:
+        return f"<jit of {self._name}>"
+
+
+_PYTHON = frozenset((bool, int, float, complex))
+
+
+def _input_dtype(dtype: np.dtype) -> np.dtype:
+    return dtypes.canonical(dtype)
+
+
+def _traced_aval(x: Any, about: str) -> ShapedArray:
+    if x.__class__ is ConcreteArray:
+        return ShapedArray(x._data.shape, x._data.dtype)
+    if isinstance(x, np.ndarray):
+        return ShapedArray(x.shape, as_array(x[:0] if x.ndim else x, about).dtype)
+    return as_array(x, about).aval
+
+
+def _buffer(x: Any, about: str) -> tuple[np.ndarray, bool]:
+    """An argument's memory, and whether nobody else can write it."""
+    if (
+        isinstance(x, np.ndarray)
+        and not config.narrow_inputs
+        and dtypes.canonical(x.dtype) == x.dtype
+        and x.dtype.isnative
+    ):
+        return np.asarray(x), False
+    made = as_array(x, about)
+    assert isinstance(made, ConcreteArray)
+    return made._data, True
+
+
+def _static_key(v: Any) -> Any:
+    """Equal values of different types, such as 1, 1.0 and True, must not share a program."""
+    if isinstance(v, tuple):
+        return (type(v), tuple(_static_key(x) for x in v))
+    if isinstance(v, Array):
+        raise StaticArgumentError(
+            f"jit: a static argument must be hashable, got an array {v.aval}. Pass it as a traced "
+            "argument."
+        )
+    return (type(v), v)
+
+
+def _show_static(key: Any) -> str:
+    if key is None:
+        return "not given"
+    kind, value = key
+    if kind is tuple:
+        return "(" + ", ".join(_show_static(v) for v in value) + ")"
+    return repr(value)
+
+
+def _show_leaf(key: Any) -> str:
+    if isinstance(key, type):
+        return f"a Python {key.__name__}"
+    return f"{dtypes.short_name(key[1])}[{','.join(map(str, key[0]))}]"
+
+
+def _show_leaves(keys: Any) -> str:
+    shown = ", ".join(_show_leaf(k) for k in keys[:12])
+    return f"({shown}{', ...' if len(keys) > 12 else ''})"
+
+
+def _positional_names(fun: Callable[..., Any]) -> tuple[str, ...]:
+    try:
+        parameters = inspect.signature(fun).parameters.values()
+    except (TypeError, ValueError):
+        return ()
+    return tuple(
+        p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+    )
+
+
+def _both_ways(
+    about: str, names: tuple[str, ...], nums: Any, argnames: Any, what: str
+) -> tuple[frozenset[int], frozenset[str]]:
+    """Positions and names that mean the same arguments, from either."""
+    if nums is None:
+        positions: set[int] = set()
+    else:
+        positions = (
+            {operator.index(nums)}
+            if not isinstance(nums, Iterable)
+            else set(map(operator.index, nums))
+        )
+    if argnames is None:
+        found: set[str] = set()
+    else:
+        found = {argnames} if isinstance(argnames, str) else set(argnames)
+    if nums is None and found:
+        positions |= {i for i, n in enumerate(names) if n in found}
+    if argnames is None and positions:
+        found |= {names[i] for i in positions if -len(names) <= i < len(names)}
+    for i in positions:
+        if names and not -len(names) <= i < len(names) and not _takes_more(i):
+            raise ArgumentError(
+                f"{about}: {what}_argnums names argument {i} of a function with {len(names)}."
+            )
+    normal = {i + len(names) if i < 0 and names else i for i in positions}
+    return frozenset(normal), frozenset(found)
+
+
+def _takes_more(i: int) -> bool:
+    return i >= 0  # *args may hold it
+
+
+class Lowered:
+    """A traced program that has not been compiled for running."""
+
+    def __init__(self, about: str, entry: Entry, in_tree: Any):
+        self._about = about
+        self._entry = entry
+        self.in_tree = in_tree
+        self.out_tree = entry.out_tree
+
+    @property
+    def jaxpr(self) -> ClosedJaxpr:
+        return self._entry.jaxpr
+
+    @property
+    def out_info(self) -> Any:
+        """The output's shapes and dtypes, as a pytree of ShapeDtypeStructs."""
+        return tree.unflatten(
+            self.out_tree, [ShapeDtypeStruct(a.shape, a.dtype) for a in self.jaxpr.out_avals]
+        )
+
+    def as_text(self, dialect: str | None = None) -> str:
+        """The jaxpr as text."""
+        return str(self.jaxpr)
+
+    def cost_analysis(self) -> dict[str, float]:
+        return self._entry.executable.cost_analysis()
+
+    def compile(self) -> Compiled:
+        """The program, ready to run."""
+        return Compiled(self._about, self._entry, self.in_tree)
+
+
+class Compiled:
+    """A compiled program; call it with arguments like those it was lowered for."""
+
+    def __init__(self, about: str, entry: Entry, in_tree: Any):
+        self._about = about
+        self._entry = entry
+        self.in_tree = in_tree
+        self.out_tree = entry.out_tree
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        leaves, in_tree = tree.flatten((args, kwargs))
+        if in_tree != self.in_tree:
+            raise TreeError(
+                f"{self._about}: the compiled program takes arguments of structure {self.in_tree}, "
+                f"got {in_tree}. {tree.structure_difference(self.in_tree, in_tree)}"
+            )
+        values = leaves_as_arrays(leaves, self._about)
+        for i, (v, a) in enumerate(zip(values, self._entry.jaxpr.in_avals, strict=True)):
+            if v.shape != a.shape or v.dtype != a.dtype:
+                raise ArgumentError(
+                    f"{self._about}: leaf {i} of the arguments must be {a}, got {v.aval}. Call the "
+                    "jitted function for other types."
+                )
+        outs = jit_p.bind(*values, jaxpr=self._entry.jaxpr, name=self._about, inline=False)
+        return tree.unflatten(self.out_tree, outs)
+
+    def cost_analysis(self) -> dict[str, float]:
+        """Operations and bytes moved: {"flops": ..., "bytes accessed": ...}."""
+        return self._entry.executable.cost_analysis()
+
+    def memory_analysis(self) -> Any:
+        """Bytes that a call needs; see compiler/program.py's MemoryAnalysis."""
+        return self._entry.executable.memory_analysis()
+
+    def as_text(self, dialect: str | None = None) -> str:
+        """The compiled program, one step a line."""
+        return self._entry.executable.as_text()
+
+
+class ShapeDtypeStruct:
+    """The shape and dtype of an array that need not exist.
+
+    Example:
+        >>> mgefn.eval_shape(mnp.sin, mgefn.ShapeDtypeStruct((3,), "float32"))
+        ShapeDtypeStruct(shape=(3,), dtype=float32)
+    """
+
+    __slots__ = ("dtype", "shape", "sharding", "weak_type")
+
+    def __init__(
+        self, shape: Sequence[int], dtype: Any, *, weak_type: bool = False, sharding: Any = None
+    ):
+        self.shape = tuple(operator.index(d) for d in shape)
+        self.dtype = dtypes.canonical(dtype)
+        self.weak_type = weak_type
+        self.sharding = sharding
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        return ShapedArray(self.shape, self.dtype).size
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, ShapeDtypeStruct)
+            and self.shape == other.shape
+            and self.dtype == other.dtype
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.shape, self.dtype))
+
+    def __repr__(self) -> str:
+        return f"ShapeDtypeStruct(shape={self.shape}, dtype={self.dtype.name})"
+
+
+def jit(
+    fun: Callable[..., Any] | None = None,
+    /,
+    *,
+    static_argnums: int | Sequence[int] | None = None,
+    static_argnames: str | Iterable[str] | None = None,
+    donate_argnums: int | Sequence[int] | None = None,
+    donate_argnames: str | Iterable[str] | None = None,
+    keep_unused: bool = False,
+    device: Any = None,
+    backend: str | None = None,
+    inline: bool = False,
+) -> Any:
+    """Compile a function: it is traced once per signature and then runs as one program.
+
+    Args:
+        fun: a pure function of arrays, with pytrees in and out. Left out, `jit` gives a decorator.
+        static_argnums, static_argnames: arguments that are Python values to the function: hashable,
+            and each new value is a new signature.
+        donate_argnums, donate_argnames: arguments whose memory the outputs may take. A donated
+            array can't be used again.
+        keep_unused, device, backend: accepted for JAX's programs.
+        inline: dissolve the call into a program that calls it.
+
+    Returns:
+        A JitFunction.
+
+    Raises:
+        StaticArgumentError: a static argument is not hashable.
+        TracerBoolConversionError: the function asks for a value that is not known while tracing.
+
+    Example:
+        >>> f = mgefn.jit(lambda x: x * 2 + 1)
+        >>> f(mnp.arange(3))
+        Array([1, 3, 5], dtype=int32)
+    """
+    options = (
+        static_argnums,
+        static_argnames,
+        donate_argnums,
+        donate_argnames,
+        keep_unused,
+        inline,
+    )
+    if fun is None:
+        return lambda f: JitFunction(f, *options)
+    return JitFunction(fun, *options)

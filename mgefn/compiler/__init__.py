@@ -1,0 +1,1 @@
+"""From a jaxpr to a program that runs: passes, memory plan, steps."""

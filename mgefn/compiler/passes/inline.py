@@ -1,0 +1,89 @@
+"""Inlining: write the program of a call in its place.
+
+A program that is called often and is not small stays a call, so that the size of what is compiled
+stays within a few times that of what was written. Works with a stack of its own: nesting depth is
+the only depth here, and it may be large too.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mgefn.core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Literal, Var
+
+SMALL = 64  # equations: inlined however often it is called
+FEW_CALLS = 4  # calls of one program that are inlined whatever its size
+
+
+def inline_calls(closed: ClosedJaxpr) -> ClosedJaxpr:
+    """Replace calls by the equations of what they call."""
+    calls = _count_calls(closed)
+    if not calls:
+        return closed
+    eqns: list[Eqn] = []
+    const_binders = list(closed.jaxpr.const_binders)
+    consts = list(closed.consts)
+    const_of: dict[int, Var] = {id(c): v for v, c in zip(const_binders, consts, strict=True)}
+
+    def constant(value: Any, var: Var) -> Var:
+        found = const_of.get(id(value))
+        if found is None:
+            found = const_of[id(value)] = Var(var.aval)
+            const_binders.append(found)
+            consts.append(value)
+        return found
+
+    top: dict[Var, Atom] = {}
+    # Each frame: the equations still to come, the substitution inside, and for a call the
+    # equation it stands for with the substitution outside.
+    stack: list[tuple[Any, dict[Var, Atom], Eqn | None, dict[Var, Atom], Jaxpr]] = [
+        (iter(closed.jaxpr.eqns), top, None, top, closed.jaxpr)
+    ]
+    while stack:
+        rest, env, call, outer_env, jaxpr = stack[-1]
+        eqn = next(rest, None)
+        if eqn is None:
+            stack.pop()
+            if call is not None:
+                for v, out in zip(call.out_binders, jaxpr.outs, strict=True):
+                    outer_env[v] = out if isinstance(out, Literal) else env.get(out, out)
+            continue
+        inputs = [a if isinstance(a, Literal) else env.get(a, a) for a in eqn.inputs]
+        inner = _inner(eqn)
+        if inner is not None and (calls[id(inner)] <= FEW_CALLS or len(inner.jaxpr.eqns) <= SMALL):
+            inside: dict[Var, Atom] = dict(zip(inner.jaxpr.in_binders, inputs, strict=True))
+            for v, c in zip(inner.jaxpr.const_binders, inner.consts, strict=True):
+                inside[v] = constant(c, v)
+            stack.append((iter(inner.jaxpr.eqns), inside, eqn, env, inner.jaxpr))
+            continue
+        if env is top:
+            outs = eqn.out_binders
+        else:
+            # The inner program may be written here twice, so its variables are renamed.
+            outs = [Var(v.aval) for v in eqn.out_binders]
+            env.update(zip(eqn.out_binders, outs, strict=True))
+        eqns.append(Eqn(eqn.primitive, inputs, eqn.params, outs, eqn.source))
+    outs_ = [a if isinstance(a, Literal) else top.get(a, a) for a in closed.jaxpr.outs]
+    new = Jaxpr(closed.jaxpr.in_binders, eqns, outs_, const_binders, closed.jaxpr.name)
+    return ClosedJaxpr(new, consts)
+
+
+def _inner(eqn: Eqn) -> ClosedJaxpr | None:
+    hook = eqn.primitive.inlined
+    return None if hook is None else hook(eqn.params)
+
+
+def _count_calls(closed: ClosedJaxpr) -> dict[int, int]:
+    """How often each inner program would be written, by id; ids live as long as `closed`."""
+    counts: dict[int, int] = {}
+    todo = [closed]
+    while todo:
+        program = todo.pop()
+        for eqn in program.jaxpr.eqns:
+            inner = _inner(eqn)
+            if inner is not None:
+                n = counts.get(id(inner), 0)
+                counts[id(inner)] = n + 1
+                if n == 0:
+                    todo.append(inner)
+    return counts

@@ -1,0 +1,1 @@
+"""Primitives that hold programs."""
