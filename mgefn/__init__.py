@@ -3,8 +3,10 @@ transformations."""
 
 from __future__ import annotations
 
-from mgefn import errors as errors
 from mgefn import dtypes as dtypes
+from mgefn import errors as errors
+from mgefn import lax as lax
+from mgefn import numpy as numpy
 from mgefn import tree as tree
 from mgefn import tree_util as tree_util
 from mgefn.api.batch import vmap as vmap

@@ -31,12 +31,11 @@ _ACCEPTED: dict[str, tuple[Any, ...]] = {
     "zero_annihilates": (False, True),
     "traceback": ("user", "full"),
     "narrow_inputs": (False, True),
-    "debug_nans": (False, True),
     "disable_jit": (False, True),
     "check_jaxprs": (False, True),
 }
 # Settings that change what a traced program is, or whether it runs as one; trace_key holds them.
-_TRACED = ("enable_x64", "zero_annihilates", "narrow_inputs", "debug_nans", "disable_jit")
+_TRACED = ("enable_x64", "zero_annihilates", "narrow_inputs", "disable_jit")
 
 
 def _setting(operation: str, name: str) -> str:
@@ -99,9 +98,6 @@ class Config(threading.local):
 
     narrow_inputs: bool = False
     """64-bit inputs are narrowed to 32 bits as JAX does by default. For ported programs."""
-
-    debug_nans: bool = False
-    """Raise at the operation that made the first NaN. Slow: it looks at every result."""
 
     disable_jit: bool = False
     """jit calls the function as it is; control flow runs in Python. For debuggers and printing."""

@@ -624,6 +624,22 @@ def can_cast(
     return np.can_cast(canonical(from_), canonical(to), casting)
 
 
+_NARROWED = {
+    np.dtype(wide): np.dtype(narrow)
+    for wide, narrow in (
+        ("float64", "float32"),
+        ("int64", "int32"),
+        ("uint64", "uint32"),
+        ("complex128", "complex64"),
+    )
+}
+
+
+def narrowed(dtype: DType) -> DType:
+    """The 32-bit dtype of the same kind for a 64-bit one (config.narrow_inputs)."""
+    return _NARROWED.get(dtype, dtype)
+
+
 def to_inexact(dtype: DType) -> DType:
     """The dtype of sin and its like: inexact ones stay; integers and bool give default float."""
     return dtype if is_inexact(dtype) else default_float()

@@ -48,11 +48,11 @@ def test_override_is_of_one_thread_and_nests():
         assert not config.zero_annihilates
         assert in_thread(lambda: config.zero_annihilates)
         assert in_thread(lambda: config.trace_key) == before
-        with config.override(zero_annihilates=True, jax_debug_nans=True):
+        with config.override(zero_annihilates=True, jax_disable_jit=True):
             assert config.zero_annihilates
-            assert config.debug_nans
+            assert config.disable_jit
         assert not config.zero_annihilates
-        assert not config.debug_nans
+        assert not config.disable_jit
     assert config.zero_annihilates
     assert config.trace_key == before
 
@@ -155,7 +155,7 @@ def test_unknown_name_lists_the_settings(change):
     ("name", "value", "message"),
     [
         ("enable_x64", 1, "enable_x64 must be False or True, got 1"),
-        ("debug_nans", None, "debug_nans must be False or True, got None"),
+        ("disable_jit", None, "disable_jit must be False or True, got None"),
         ("traceback", "short", "traceback must be 'user' or 'full', got 'short'"),
     ],
 )

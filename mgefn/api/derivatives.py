@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -143,10 +144,14 @@ def value_and_grad(
                 at += t.num_leaves
         previous = state.current
         state.current = interpreter
+        collecting = gc.isenabled()
+        gc.disable()  # see core/collector.py; written out here, where a microsecond counts
         try:
             out = fun(*new_args, **kwargs)
         finally:
             state.current = previous
+            if collecting:
+                gc.enable()
         aux: Any = None
         if has_aux:
             out, aux = split_aux(out, about)

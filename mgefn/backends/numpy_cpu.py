@@ -11,6 +11,8 @@ from mgefn.backends.numpy_kernels import reductions as rd
 from mgefn.backends.numpy_kernels import indexing as ix
 from mgefn.backends.numpy_kernels import shaping as sh
 from mgefn.backends.numpy_kernels.base import Ufunc
+from mgefn.control import callbacks as cb
+from mgefn.control import checkpoint as cp
 from mgefn.core.backends import register
 from mgefn.core.primitive import Primitive
 from mgefn.ops import contractions as c
@@ -146,6 +148,12 @@ KERNELS = {
     e.bessel_i1e_p: ew.bessel_i1e,
     e.sinc_p: ew.sinc,
     e.sinc_derivative_p: ew.sinc_derivative,
+    # programs: callbacks, checkpoint
+    cb.pure_callback_p: cb.callback_kernel,
+    cb.io_callback_p: cb.callback_kernel,
+    cb.debug_callback_p: cb.callback_kernel,
+    cp.name_p: cp.name_kernel,
+    cp.optimization_barrier_p: cp.barrier_kernel,
 }
 
 UNSUPPORTED: dict[Primitive, str] = {}

@@ -41,7 +41,7 @@ class Pool:
     def __init__(self, limit: int = DEFAULT_LIMIT):
         self.limit = limit
         self._lock = threading.RLock()  # a finalizer may come back here while it is held
-        self._idle: OrderedDict[int, np.ndarray] = OrderedDict()  # by address, oldest first
+        self._idle: OrderedDict[int, np.ndarray] = OrderedDict()  # by id, oldest first
         self.idle_bytes = 0
         self.in_use_bytes = 0
         self.reused = 0
@@ -51,11 +51,11 @@ class Pool:
         """A block of at least `size` bytes; its contents are arbitrary."""
         with self._lock:
             best = None
-            for address, block in self._idle.items():
+            for key, block in self._idle.items():
                 n = block.nbytes
                 # A block more than an eighth too large would waste what the plan promised.
                 if size <= n <= size + (size >> 3) and (best is None or n < best[1]):
-                    best = (address, n)
+                    best = (key, n)
                     if n == size:
                         break
             if best is not None:
@@ -72,7 +72,7 @@ class Pool:
         """Take a block back, or let go of it where the pool is full."""
         with self._lock:
             self.in_use_bytes -= block.nbytes
-            self._idle[block.ctypes.data] = block
+            self._idle[id(block)] = block
             self.idle_bytes += block.nbytes
             self._shrink(self.limit)
 

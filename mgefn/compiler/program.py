@@ -9,8 +9,12 @@ are kept for the next call, so a call costs its kernels and little else.
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import sys
 import threading
+import weakref
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -23,12 +27,14 @@ from mgefn.compiler.pool import LARGE, pool
 from mgefn.core.array import ConcreteArray
 from mgefn.core.avals import ShapedArray
 from mgefn.core.backends import executable_of, set_compile_hook
+from mgefn.core.collector import collector_paused
 from mgefn.core.interpreter import interpreter_set_to, quietly, state
 from mgefn.core.jaxpr import Atom, ClosedJaxpr, Eqn, Literal, Var
 from mgefn.core.source import describe
 from mgefn.errors import UnsupportedError
 
 SMALL_SLICE = 8  # an output view of less than an 8th of what it keeps alive is copied
+LONG_RUN = 24  # fixed steps in a row that run as a loop
 COPY_ABOVE = 1 << 16  # bytes of the kept array; below, a copy is not worth it
 
 
@@ -73,6 +79,94 @@ class _Root:
         self.donor: int | None = None
 
 
+class _Frame:
+    """A program bound to a slab; the slab goes back to the pool with it."""
+
+    __slots__ = ("__weakref__", "run", "slab")
+
+    def __init__(self, run: Callable[..., list], slab: np.ndarray | None):
+        self.run = run
+        self.slab = slab
+
+    def __del__(self) -> None:
+        if self.slab is not None:
+            pool.give(self.slab)
+
+
+class _Frames:
+    """The idle frames of all programs, bounded by the pool's limit; the oldest go first."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()  # a finalizer may come back here while it is held
+        self._large: OrderedDict[int, tuple[weakref.ref, _Frame]] = OrderedDict()
+        self.bytes = 0
+
+    def take(self, program: Executable) -> _Frame | None:
+        try:
+            frame = program.idle.pop()
+        except IndexError:
+            return None
+        if frame.slab is not None and frame.slab.nbytes >= LARGE:
+            with self._lock:
+                if self._large.pop(id(frame), None) is not None:
+                    self.bytes -= frame.slab.nbytes
+        return frame
+
+    def give(self, program: Executable, frame: _Frame) -> None:
+        program.idle.append(frame)
+        if frame.slab is None or frame.slab.nbytes < LARGE:
+            return
+        with self._lock:
+            self._large[id(frame)] = (weakref.ref(program), frame)
+            self.bytes += frame.slab.nbytes
+            while self.bytes > pool.limit and self._large:
+                _, (owner, old) = self._large.popitem(last=False)
+                self.bytes -= old.slab.nbytes  # type: ignore[union-attr]  # it is large
+                alive = owner()
+                if alive is not None:
+                    with contextlib.suppress(ValueError):  # another thread has just taken it
+                        alive.idle.remove(old)
+
+    def clear(self) -> None:
+        """Let go of the idle slabs of all programs."""
+        with self._lock:
+            for owner, frame in list(self._large.values()):
+                alive = owner()
+                if alive is not None:
+                    with contextlib.suppress(ValueError):
+                        alive.idle.remove(frame)
+            self._large.clear()
+            self.bytes = 0
+
+
+frames = _Frames()
+
+
+class _FixedStep(NamedTuple):
+    """A step whose operands and outputs are all bound with the slab."""
+
+    number: int
+    kernel: Any
+    ins: list[str]
+    outs: list[str]
+    params: dict[str, Any]
+
+    def statement(self, fixed: dict[str, Any], kernel_name: Callable[[Any], str]) -> str:
+        if isinstance(self.kernel, Ufunc):
+            return f"{kernel_name(self.kernel.ufunc)}({', '.join([*self.ins, self.outs[0]])})"
+        fixed[f"p{self.number}"] = self.params
+        joined = "".join(f"{i}, " for i in self.ins)
+        params = f", **p{self.number}" if self.params else ""
+        return f"{kernel_name(self.kernel)}({joined}outs=({', '.join(self.outs)},){params})"
+
+    def bound(self, values: dict[str, Any]) -> tuple[Callable[..., Any], tuple]:
+        ins = tuple(values[i] for i in self.ins)
+        outs = tuple(values[o] for o in self.outs)
+        if isinstance(self.kernel, Ufunc):
+            return self.kernel.ufunc, (*ins, *outs)
+        return functools.partial(self.kernel, outs=outs, **self.params), ins
+
+
 def is_view_step(eqn: Eqn, contiguous: bool) -> bool:
     """Does the NumPy kernel of this equation give a view of its operand?"""
     p = eqn.primitive
@@ -101,8 +195,7 @@ class Executable:
     def __init__(self, closed: ClosedJaxpr, donated: tuple[bool, ...] = ()):
         self.closed = optimized(closed)
         self.donated = donated
-        self._lock = threading.Lock()
-        self._frames: list[Callable[..., list]] = []
+        self.idle: list[_Frame] = []
         self._plan()
 
     # -- planning -------------------------------------------------------------------------------
@@ -278,7 +371,7 @@ class Executable:
         names: dict[Var, str] = {}
         fixed: dict[str, Any] = {"_empty": np.empty, "_asarray": np.asarray}
         static: set[Var] = set()  # bound once for each slab
-        body: list[str] = []
+        body: list[str | _FixedStep] = []
         binds: list[tuple[str, Eqn | None, Var, list[Any]]] = []  # what a new slab must bind
         self._literals: dict[str, Any] = fixed
         for i, v in enumerate(jaxpr.in_binders):
@@ -343,6 +436,9 @@ class Executable:
                 ]
                 if gone:
                     body.append(f"del {', '.join(gone)}")
+            elif known and outs and all(self._kind[v] == "block" for v in outs):
+                kernel = eqn.primitive.kernels["numpy"]
+                body.append(_FixedStep(t, kernel, ins, [names[v] for v in outs], eqn.params))
             else:
                 body += self._kernel_statements(t, eqn, ins, names, fixed, kernel_name)
             for a in {a for a in eqn.inputs if isinstance(a, Var)}:
@@ -363,18 +459,42 @@ class Executable:
                     text += ".copy()"
             results.append(text)
         self._binds = binds
-        self._per_slab = any(eqn is None or self._slab_rooted(v) for _, eqn, v, _ in binds)
         arguments = [names[v] for v in jaxpr.in_binders]
         head = "def run(buffers, donors):\n"
         if arguments:
             head += f"    {', '.join(arguments)}, = buffers\n"
-        lines = "".join(f"    {line}\n" for line in body)
+        lines = "".join(f"    {line}\n" for line in self._grouped(body, fixed, kernel_name))
         source = f"{head}{lines}    return [{', '.join(results)}]\n"
         self._source = source
         self._code = compile(source, f"<program {jaxpr.name}>", "exec")
 
-    def _slab_rooted(self, v: Var) -> bool:
-        return self._kind[self._root_of[v]] == "block"
+    def _grouped(
+        self,
+        body: list[str | _FixedStep],
+        fixed: dict[str, Any],
+        kernel_name: Callable[[Any], str],
+    ) -> list[str]:
+        """Statements; long runs of fixed steps become loops, which need no compiling."""
+        self._groups: list[list[_FixedStep]] = []
+        lines: list[str] = []
+        at = 0
+        while at < len(body):
+            end = at
+            while end < len(body) and isinstance(body[end], _FixedStep):
+                end += 1
+            if end - at > LONG_RUN:
+                name = f"g{len(self._groups)}"
+                self._groups.append(body[at:end])  # type: ignore[arg-type]  # all fixed steps
+                lines += [f"for f, a in {name}:", "    f(*a)"]
+                at = end
+                continue
+            item = body[at]
+            if isinstance(item, _FixedStep):
+                lines.append(item.statement(fixed, kernel_name))
+            else:
+                lines.append(item)
+            at += 1
+        return lines
 
     def _kernel_statements(
         self, t: int, eqn: Eqn, ins: list[str], names: dict[Var, str], fixed: dict[str, Any],
@@ -420,7 +540,7 @@ class Executable:
             return f"{name} = {made}"
         return f"{name} = donors[{donor}] if donors[{donor}] is not None else {made}"
 
-    def _bind(self) -> Callable[..., list]:
+    def _bind(self) -> _Frame:
         """A function of the program over a slab of its own."""
         values = dict(self._literals)
         slab = pool.take(self.slab_bytes) if self.slab_bytes else None
@@ -434,28 +554,28 @@ class Executable:
             else:
                 kernel = eqn.primitive.kernels["numpy"]
                 (values[name],) = kernel(*(values[i] for i in ins), **eqn.params)
+        for i, group in enumerate(self._groups):
+            values[f"g{i}"] = [step.bound(values) for step in group]
         exec(self._code, values)
-        return values["run"]
+        return _Frame(values["run"], slab)
 
     # -- running --------------------------------------------------------------------------------
 
     def run(self, buffers: list[np.ndarray], borrowed: bool = False) -> list[np.ndarray]:
         """The outputs; `borrowed` says that a caller can still write one of the buffers."""
-        frames = self._frames
-        try:
-            frame = frames.pop()
-        except IndexError:
+        frame = frames.take(self)
+        if frame is None:
             frame = self._bind()
         donors = self._owned(buffers) if self._donors else None
         try:
             try:
-                outs = state.quiet(frame, buffers, donors)
+                outs = state.quiet(frame.run, buffers, donors)
             except RuntimeError as e:
                 if "cannot enter context" not in str(e):
                     raise
-                outs = quietly(frame, buffers, donors)
+                outs = quietly(frame.run, buffers, donors)
         finally:
-            frames.append(frame)
+            frames.give(self, frame)
         if borrowed and self._input_rooted:
             for i in self._input_rooted:
                 outs[i] = outs[i].copy()
@@ -574,9 +694,8 @@ def call_step(eqn: Eqn) -> Callable[[list], Sequence]:
 
 def compile_jaxpr(closed: ClosedJaxpr, donated: tuple[bool, ...] = ()) -> Executable:
     """The program of a jaxpr on the NumPy backend."""
-    if any(donated):
+    with collector_paused():
         return Executable(closed, donated)
-    return Executable(closed)
 
 
 set_compile_hook(compile_jaxpr)

@@ -123,10 +123,6 @@ class ConcreteArray(Array):
         view.flags.writeable = False
         return view
 
-    @property
-    def __array_interface__(self) -> dict[str, Any]:
-        return self.__array__().__array_interface__
-
     def __dlpack__(self, **kwargs: Any) -> Any:
         # NumPy exports read-only arrays only where the consumer speaks DLPack 1.0 and can be told.
         if kwargs.get("max_version") is not None:
@@ -223,20 +219,21 @@ _SCALARS: dict[Any, ConcreteArray] = {}
 
 def scalar(value: Any, dtype: np.dtype, weak: bool = False) -> ConcreteArray:
     """A rank-0 array of a Python number; small ones are kept, since rules ask for them often."""
-    key = (value, value.__class__, dtype, weak)
-    try:
+    # Zeros of both signs are equal as keys, and NaN never is, so neither is kept; the class stands
+    # in the key because 1, 1.0 and True are equal.
+    cls = value.__class__
+    key: Any = None
+    if cls is int or (value and value == value):
+        key = (value, cls, dtype, weak)
         found = _SCALARS.get(key)
-    except TypeError:
-        found = key = None
-    # Zeros of both signs are equal as keys, and NaN never is; neither is kept.
-    if found is not None and (value != 0 or value.__class__ is int):
-        return found
-    if value.__class__ is int and dtype.kind in "iu":
+        if found is not None:
+            return found
+    if cls is int and dtype.kind in "iu":
         dtypes.check_scalar_fits(value, dtype)
     data = np.array(value, dtype)
     data.flags.writeable = False
     made = ConcreteArray(data, weak)
-    if key is not None and value == value and (value != 0 or value.__class__ is int):
+    if key is not None:
         if len(_SCALARS) >= 4096:
             _SCALARS.clear()
         _SCALARS[key] = made

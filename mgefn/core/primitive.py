@@ -14,7 +14,8 @@ Rules, where x_dot is a tangent, ct a cotangent, bdim a batch dimension or None:
     batch(args, bdims, **params) -> (outs, out bdims)
     slopes: one function (y, *primals) -> partial derivative per operand, for elementwise ones
     linearize(interpreter, args, params), stage(interpreter, args, params),
-    batch_call(interpreter, args, bdims, params): for primitives that hold functions
+    batch_call(interpreter, args, bdims, params), jvp_call(interpreter, primals, tangents, params):
+        for primitives that hold functions; jvp_call gets None for no tangent
 """
 
 from __future__ import annotations
@@ -80,6 +81,9 @@ class Primitive:
         self.symbolic_cts = False  # the transpose rule takes Zero cotangents
         self.batch: Callable[..., Any] | None = None
         self.batch_call: Callable[..., Any] | None = None
+        self.jvp_call: Callable[..., Any] | None = None
+        # (args, params) -> outs under the current interpreter: run what the primitive holds.
+        self.call: Callable[..., Any] | None = None
         self.slopes: tuple[Callable[..., Any] | int, ...] | None = None
         self.linearize: Callable[..., Any] | None = None
         self.stage: Callable[..., Any] | None = None
@@ -164,6 +168,10 @@ class Primitive:
         self.batch_call = rule
         return rule
 
+    def def_jvp_call(self, rule):
+        self.jvp_call = rule
+        return rule
+
     def def_slopes(self, *slopes: Callable[..., Any] | int) -> None:
         """Partial derivatives by operand: functions (y, *primals), or the numbers 1, -1 and 0."""
         self.slopes = slopes
@@ -185,7 +193,8 @@ class Primitive:
         """Is there a rule of this kind, of its own or by what the primitive declares?"""
         if kind == "jvp":
             by_kind = self.linear or self.bilinear or self.constant
-            return by_kind or self.jvp is not None or self.slopes is not None
+            own = self.jvp is not None or self.jvp_call is not None
+            return by_kind or own or self.slopes is not None
         if kind == "batch":
             return self.batch is not None or self.batch_call is not None
         return getattr(self, kind) is not None

@@ -140,6 +140,8 @@ class JVPInterpreter(Interpreter):
                 zeros(p.aval) if t is None else t for p, t in zip(primals, tangents, strict=True)
             ]
             return primitive.bind(*primals, **params), primitive.bind(*filled, **params)
+        if primitive.jvp_call is not None:
+            return primitive.jvp_call(self, primals, tangents, params)
         if primitive.jvp is None:
             raise primitive.missing("jvp")
         return primitive.jvp(tuple(primals), rule_tangents(primitive, primals, tangents), **params)

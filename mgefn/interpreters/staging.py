@@ -14,6 +14,7 @@ from mgefn.config import config
 from mgefn.core.array import ConcreteArray, as_array
 from mgefn.core.array_methods import Array
 from mgefn.core.avals import ShapedArray
+from mgefn.core.collector import collector_paused
 from mgefn.core.interpreter import Interpreter, state
 from mgefn.core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Literal, Var, check_jaxpr
 from mgefn.core.primitive import Primitive
@@ -146,7 +147,8 @@ def trace(
     previous = state.current
     state.current = interpreter
     try:
-        outs = fun(*tracers)
+        with collector_paused():
+            outs = fun(*tracers)
     finally:
         state.current = previous
     return interpreter.close(outs, name)

@@ -81,6 +81,10 @@ def dot_general(
         return tuple([normalize_axis("dot_general", i, ndim) for i in given])
 
     numbers = ((dims(lc, x.ndim), dims(rc, y.ndim)), (dims(lb, x.ndim), dims(rb, y.ndim)))
+    # Evaluation does not check types, so what the user wrote is checked here.
+    _dot_general_abstract_eval(
+        x.aval, y.aval, dimension_numbers=numbers, preferred_element_type=None
+    )
     return _dot_general(x, y, numbers, preferred_element_type)
 
 
@@ -90,6 +94,8 @@ def _dot_general(x: Any, y: Any, numbers: DimensionNumbers, preferred: DTypeLike
         preferred = dtypes.canonical(preferred)
         if preferred == x.dtype:
             preferred = None
+        else:
+            _check_preferred(x.dtype, preferred)
     return dot_general_p.bind1(x, y, dimension_numbers=numbers, preferred_element_type=preferred)
 
 
@@ -243,10 +249,14 @@ def matmul(
         and preferred_element_type is None
     ):
         a, b = x1._data, x2._data
-        if a.dtype is b.dtype and a.dtype in _DIRECT and (a.ndim <= 2 or b.ndim > 2):
-            # A stack times one matrix is left out: as one large product it is faster.
+        if a.dtype is b.dtype and a.dtype in _DIRECT:
             try:
-                out = state.quiet(np.matmul, a, b)
+                if a.ndim <= 2 or b.ndim > 2:
+                    out = state.quiet(np.matmul, a, b)
+                else:
+                    # A stack of matrices times one matrix is one large product.
+                    rows = a.reshape(-1, a.shape[-1])
+                    out = state.quiet(np.matmul, rows, b).reshape(a.shape[:-1] + b.shape[1:])
             except (RuntimeError, ValueError):
                 pass  # a context entered twice, or shapes that do not fit: the slow way tells
             else:
@@ -370,8 +380,7 @@ def _product(name: str, x: Any, y: Any, preferred: DTypeLike) -> Any:
     """x * y, in the preferred dtype."""
     if preferred is not None:
         dtype = dtypes.canonical(preferred)
-        if dtype != x.dtype:
-            _check_preferred(x.dtype, dtype)
+        _check_preferred(x.dtype, dtype)
         x, y = convert(x, dtype), convert(y, dtype)
     return multiply(x, y)
 
@@ -664,8 +673,7 @@ def einsum(
     dtype = None
     if preferred_element_type is not None:
         dtype = dtypes.canonical(preferred_element_type)
-        if dtype != arrays[0].dtype:
-            _check_preferred(arrays[0].dtype, dtype)
+        _check_preferred(arrays[0].dtype, dtype)
         if len(arrays) != 2:
             arrays = [convert(x, dtype) for x in arrays]
     if isinstance(optimize, list):

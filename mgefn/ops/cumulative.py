@@ -37,7 +37,7 @@ from mgefn.ops.elementwise import (
     select_n_p,
     truth,
 )
-from mgefn.ops.reductions import asked_dtype, no_out, operand_of, sum_dtype
+from mgefn.ops.reductions import asked_dtype, checked, no_out, operand_of, sum_dtype
 from mgefn.ops.shaping import (
     concatenate_p,
     full_like_aval,
@@ -177,7 +177,7 @@ _def_tree_jvp(cumlogsumexp_p, logaddexp_p)
 def _along(primitive: Primitive, operand: Any, axis: int, reverse: bool) -> Array:
     x = operand_of(primitive.name, operand)
     axis = normalize_axis(primitive.name, axis, x.ndim)
-    return primitive.bind1(x, axis=axis, reverse=bool(reverse))
+    return checked(primitive, x, axis=axis, reverse=bool(reverse))
 
 
 def cumsum_along(operand: ArrayLike, axis: int = 0, reverse: bool = False) -> Array:

@@ -126,6 +126,8 @@ def unary(primitive: Primitive, x: Any, inexact: bool = False) -> Any:
             if out.__class__ is not np.ndarray:
                 out = np.asarray(out)
             return ConcreteArray(out, x._weak)
+    elif isinstance(x, Array) and x.dtype.kind in "fc":
+        return primitive.bind1(x)
     (x,) = promoted(primitive.name, (x,), inexact)
     return primitive.bind1(x)
 
@@ -142,20 +144,21 @@ def binary(primitive: Primitive, x: Any, y: Any, inexact: bool = False) -> Any:
                 weak = weak and y._weak
                 fast = a.dtype is b.dtype and a.dtype in primitive.ufunc_dtypes
             else:
-                b = y
                 fast = (
-                    not weak
-                    and (cls is float or (cls is int and -0x80000000 <= y <= 0x7FFFFFFF))
+                    (cls is float or (cls is int and -0x80000000 <= y <= 0x7FFFFFFF))
+                    and not weak
                     and a.dtype in primitive.ufunc_scalar_dtypes
                 )
+                b = scalar(y, a.dtype)._data if fast else None
         elif cls is ConcreteArray:
-            a, b, weak = x, y._data, y._weak
+            b, weak = y._data, y._weak
             cls = x.__class__
             fast = (
-                not weak
-                and (cls is float or (cls is int and -0x80000000 <= x <= 0x7FFFFFFF))
+                (cls is float or (cls is int and -0x80000000 <= x <= 0x7FFFFFFF))
+                and not weak
                 and b.dtype in primitive.ufunc_scalar_dtypes
             )
+            a = scalar(x, b.dtype)._data if fast else None
         else:
             fast = False
         if fast:
@@ -167,6 +170,17 @@ def binary(primitive: Primitive, x: Any, y: Any, inexact: bool = False) -> Any:
                 if out.__class__ is not np.ndarray:
                     out = np.asarray(out)
                 return ConcreteArray(out, weak)
+    elif isinstance(x, Array):
+        # Tracers that need neither promotion nor broadcasting.
+        dtype = x.dtype
+        if dtype.kind in "fc":
+            if isinstance(y, Array):
+                if y.dtype is dtype and x.weak_type == y.weak_type:
+                    a, b = x.shape, y.shape
+                    if a == b or not a or not b:
+                        return primitive.bind1(x, y)
+            elif (y.__class__ is float or y.__class__ is int) and not x.weak_type:
+                return primitive.bind1(x, scalar(y, dtype))
     x, y = promoted(primitive.name, (x, y), inexact)
     if x.shape != y.shape and x.shape and y.shape:
         x, y = broadcasted(primitive.name, (x, y))
@@ -1407,12 +1421,44 @@ def where(
         return METHODS["nonzero"](condition, size=size, fill_value=fill_value)
     if x is None or y is None:
         raise ArgumentError("where: needs both x and y, or neither. Pass the other one.")
+    if state.current is None and condition.__class__ is ConcreteArray:
+        quick = _where_known(condition._data, x, y)
+        if quick is not None:
+            return quick
     c = truth(condition)
     a, b = promoted("where", (x, y))
     c, a, b = broadcasted("where", (c, a, b))
-    if c.shape and not (a.shape or b.shape):
-        return select_n_p.bind1(c, b, a)
     return select_n_p.bind1(c, b, a)
+
+
+def _where_known(condition: np.ndarray, x: Any, y: Any) -> ConcreteArray | None:
+    """The shortest way for known arrays of one NumPy dtype; None where it does not apply."""
+    weak = False
+    if x.__class__ is ConcreteArray:
+        a = x._data
+        if y.__class__ is ConcreteArray:
+            b, weak = y._data, x._weak and y._weak
+        elif y.__class__ is float and a.dtype in add_p.ufunc_scalar_dtypes and not x._weak:
+            b = scalar(y, a.dtype)._data
+        else:
+            return None
+    elif (
+        x.__class__ is float
+        and y.__class__ is ConcreteArray
+        and y._data.dtype in add_p.ufunc_scalar_dtypes
+        and not y._weak
+    ):
+        b = y._data
+        a = scalar(x, b.dtype)._data
+    else:
+        return None
+    if condition.dtype != BOOL or a.dtype is not b.dtype:
+        return None
+    try:
+        out = np.where(condition, a, b)
+    except ValueError:
+        return None  # shapes that do not fit: the slow way tells
+    return ConcreteArray(out, weak)
 
 
 clamp_p = Primitive("clamp", elementwise=True)  # operands: min, x, max

@@ -263,11 +263,15 @@ def _def_argument(primitive: Primitive) -> None:
         if not dtypes.is_integer(index_dtype):
             raise DTypeError(f"{name}: index_dtype must be an integer type, got {index_dtype}.")
         if x.shape[axes[0]] == 0:
-            raise ShapeError(
-                f"{name}: needs at least one element along axis {axes[0]}, got {x}. No index of an "
-                "empty axis exists; test its size first."
-            )
+            raise _nothing_to_find(name, x, axes[0])
         return (ShapedArray(dropped(x.shape, axes), index_dtype),)
+
+
+def _nothing_to_find(name: str, x: ShapedArray, axis: int) -> ShapeError:
+    return ShapeError(
+        f"{name}: needs at least one element along axis {axis}, got {x}. An empty axis has no "
+        "index; test its size first."
+    )
 
 
 _def_argument(argmax_p)
@@ -278,7 +282,14 @@ _def_argument(argmin_p)
 
 def _by_axes(primitive: Primitive, operand: ArrayLike, axes: Sequence[int]) -> Array:
     x = operand_of(primitive.name, operand)
-    return primitive.bind1(x, axes=normalize_axes(primitive.name, tuple(axes), x.ndim))
+    return checked(primitive, x, axes=normalize_axes(primitive.name, tuple(axes), x.ndim))
+
+
+def checked(primitive: Primitive, x: Any, **params: Any) -> Any:
+    """Bind a primitive of one operand; evaluation alone would not look at types."""
+    if state.current is None:
+        primitive.out_avals((x.aval,), params)
+    return primitive.bind1(x, **params)
 
 
 def reduce_sum(operand: ArrayLike, axes: Sequence[int]) -> Array:
@@ -329,7 +340,7 @@ def argmin_along(operand: ArrayLike, axis: int, index_dtype: DTypeLike) -> Array
 def _argument_along(primitive: Primitive, operand: Any, axis: int, index_dtype: Any) -> Array:
     x = operand_of(primitive.name, operand)
     axes = (normalize_axis(primitive.name, axis, x.ndim),)
-    return primitive.bind1(x, axes=axes, index_dtype=dtypes.canonical(index_dtype))
+    return checked(primitive, x, axes=axes, index_dtype=dtypes.canonical(index_dtype))
 
 
 # -- what the public functions share --------------------------------------------------------------
@@ -787,6 +798,8 @@ def _argument(
     else:
         along = normalize_axis(name, axis, x.ndim)
         axes, flat = (along,), x
+    if flat.shape[along] == 0:
+        raise _nothing_to_find(name, flat.aval, along)
     index_dtype = dtypes.default_int()
     if flat.shape[along] > np.iinfo(index_dtype).max:
         index_dtype = np.dtype(np.int64)

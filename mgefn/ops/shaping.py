@@ -479,7 +479,7 @@ def _concatenate_transpose(cts, *args, dimension):
     for x in args:
         shape = x.aval.shape
         stop = start + shape[dimension]
-        out.append(slice_in_dim(ct, start, stop, dimension) if is_undefined(x) else None)
+        out.append(slice_in_dim(ct, start, stop, axis=dimension) if is_undefined(x) else None)
         start = stop
     return tuple(out)
 

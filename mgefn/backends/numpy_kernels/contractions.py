@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mgefn import dtypes
-from mgefn.backends.numpy_kernels.base import deliver, temp_bytes
+from mgefn.backends.numpy_kernels.base import BUFFER_ELEMENTS, deliver, temp_bytes
 
 _BLAS = frozenset(map(np.dtype, ("float32", "float64", "complex64", "complex128")))
 _FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
@@ -41,17 +41,24 @@ class Side(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """How a contraction becomes a matmul.
+    """How to contract operands of certain shapes, strides and dtype.
 
-    The result is made with `out_shape`, which only splits dimensions of the output, and written
-    through its transpose by `out_permutation`.
+    matmul's result is made with `stacked_shape`, which only splits dimensions of the output, and
+    written through its transpose by `stacked_permutation`.
     """
 
+    way: int  # one of the four below
+    shape: tuple[int, ...]
+    dtype: np.dtype  # of the output
+    computed: np.dtype  # of the sums
+    contracted: int  # number of products in each sum
     lhs: Side
     rhs: Side
-    out_shape: tuple[int, ...]
-    out_permutation: tuple[int, ...] | None  # None: the identity
-    contracted: int  # number of products in each sum
+    stacked_shape: tuple[int, ...]
+    stacked_permutation: tuple[int, ...] | None  # None: the identity
+
+
+ZERO, PRODUCT, MATMUL, INTEGERS = range(4)
 
 
 def out_shape_of(lhs_shape: Sequence[int], rhs_shape: Sequence[int], dimension_numbers: Any) -> Any:
@@ -135,24 +142,32 @@ def plan(
     lhs_strides: tuple[int, ...],
     rhs_shape: tuple[int, ...],
     rhs_strides: tuple[int, ...],
+    dtype: np.dtype,
     dimension_numbers: Any,
-    item: int,
-    blas: bool,
-    converted: bool,
+    preferred: np.dtype | None,
 ) -> Plan:
-    """How to contract operands of these shapes and strides (in bytes).
-
-    Args:
-        item: bytes of an element.
-        blas: matmul will call BLAS, which does not take all strides.
-        converted: both operands are cast to another dtype, so they are copied anyway.
-    """
+    """How to contract operands of these shapes, strides (in bytes) and dtype."""
     (lc, rc), (lb, rb) = dimension_numbers
+    shape = out_shape_of(lhs_shape, rhs_shape, dimension_numbers)
+    out_dtype = dtype if preferred is None else preferred
+    computed = dtypes.accumulator(out_dtype)
+    k = math.prod(lhs_shape[i] for i in lc)
+    blas = computed in _BLAS
+    item = dtype.itemsize
+    if k == 0 or 0 in shape:
+        way = ZERO
+    elif k == 1:
+        way = PRODUCT
+    elif _goes_through_float(dtype, computed, k * math.prod(shape)):
+        way = INTEGERS
+    else:
+        way = MATMUL
+    # Operands that are cast to another dtype are copied anyway.
+    converted = way == INTEGERS or computed != dtype
     lf = tuple(i for i in range(len(lhs_shape)) if i not in lc and i not in lb)
     rf = tuple(i for i in range(len(rhs_shape)) if i not in rc and i not in rb)
     m = math.prod(lhs_shape[i] for i in lf)
     n = math.prod(rhs_shape[i] for i in rf)
-    k = math.prod(lhs_shape[i] for i in lc)
     batch = tuple(lhs_shape[i] for i in lb)
 
     # The contracted dimensions may be taken in any order: as given, or as one operand has them.
@@ -187,6 +202,11 @@ def plan(
         nb + nl + 1 + nr,
     )
     return Plan(
+        way,
+        shape,
+        out_dtype,
+        computed,
+        k,
         Side(
             (*lb, *l_stack, *l_rest, *lc),
             (*batch, *l_sizes, *(1,) * nr, rows, k),
@@ -199,23 +219,17 @@ def plan(
         ),
         (*batch, *l_sizes, rows, *r_sizes, columns),
         permutation if nr else None,
-        k,
     )
 
 
 def _arranged(x: np.ndarray, side: Side, dtype: np.dtype) -> np.ndarray:
     """The operand as its stack of matrices."""
     y = x.transpose(side.permutation)
-    if x.dtype != dtype:
+    if x.dtype is not dtype and x.dtype != dtype:
         y = y.astype(dtype, order="C")
     elif side.copied:
         y = np.array(y, order="C")
     return y.reshape(side.shape)
-
-
-def compute_dtype(lhs: np.dtype, preferred: np.dtype | None) -> np.dtype:
-    """The dtype in which products are added up."""
-    return dtypes.accumulator(preferred if preferred is not None else lhs)
 
 
 def exact_float(dtype: np.dtype, contracted: int) -> np.dtype | None:
@@ -232,33 +246,33 @@ def exact_float(dtype: np.dtype, contracted: int) -> np.dtype | None:
 def _dot_general_temp(
     in_avals: Any, out_avals: Any, *, dimension_numbers: Any, preferred_element_type: Any
 ) -> int:
-    lhs, rhs = in_avals
-    (out,) = out_avals
-    dtype, computed = lhs.dtype, compute_dtype(lhs.dtype, preferred_element_type)
-    if out.size == 0 or lhs.size == 0:
-        return 0
-    (lc, _), _ = dimension_numbers
-    k = math.prod(lhs.shape[i] for i in lc)
-    if k == 1:
-        return 0
-    through_float = _goes_through_float(dtype, computed, k * out.size)
+    """Operands are taken to be in C order."""
+    (lhs, rhs), (out,) = in_avals, out_avals
+    dtype = lhs.dtype
     p = plan(
         lhs.shape,
         contiguous_strides(lhs.shape, dtype.itemsize),
         rhs.shape,
         contiguous_strides(rhs.shape, dtype.itemsize),
+        dtype,
         dimension_numbers,
-        dtype.itemsize,
-        computed in _BLAS,
-        computed != dtype or through_float,
+        preferred_element_type,
     )
-    if through_float:
+    if p.way == ZERO:
+        return 0
+    if p.way == PRODUCT:
+        n_batch = math.prod(lhs.shape[i] for i in dimension_numbers[1][0])
+        broadcast = n_batch < lhs.size and n_batch < rhs.size
+        cast = out.dtype != dtype
+        # NumPy reads operands that it casts, or that both broadcast, through buffers.
+        return 2 * min(out.size, BUFFER_ELEMENTS) * out.dtype.itemsize if broadcast or cast else 0
+    if p.way == INTEGERS:
         item = (exact_float(dtype, p.contracted) or _FLOAT64).itemsize
-        wrapped = 8 * out.size if computed.itemsize < 8 else 0
+        wrapped = 8 * out.size if out.dtype.itemsize < 8 else 0
         return max(item * (lhs.size + rhs.size + out.size), item * out.size + wrapped)
-    if computed != dtype:
-        unrounded = out.size if computed != out.dtype else 0
-        return computed.itemsize * (lhs.size + rhs.size + unrounded)
+    if p.computed != dtype:
+        unrounded = out.size if p.computed != out.dtype else 0
+        return p.computed.itemsize * (lhs.size + rhs.size + unrounded)
     return dtype.itemsize * (lhs.size * p.lhs.copied + rhs.size * p.rhs.copied)
 
 
@@ -269,23 +283,22 @@ def _goes_through_float(dtype: np.dtype, computed: np.dtype, multiplications: in
 
 
 def _multiply(
-    lhs: np.ndarray, rhs: np.ndarray, dimension_numbers: Any, shape: Any, dtype: Any, out: Any
+    lhs: np.ndarray, rhs: np.ndarray, dimension_numbers: Any, p: Plan, out: np.ndarray | None
 ) -> np.ndarray:
     """A contraction whose sums have one term: a product of broadcast operands."""
     (lc, rc), (lb, rb) = dimension_numbers
     lf = [i for i in range(lhs.ndim) if i not in lc and i not in lb]
     rf = [i for i in range(rhs.ndim) if i not in rc and i not in rb]
-    a = lhs.transpose((*lb, *lf, *lc))[(..., *(0,) * len(lc))]
-    b = rhs.transpose((*rb, *rf, *rc))[(..., *(0,) * len(rc))]
-    a = np.asarray(a).reshape(a.shape + (1,) * len(rf))
-    b = np.asarray(b)
-    b = b.reshape(b.shape[: len(rb)] + (1,) * len(lf) + b.shape[len(rb) :])
+    a = lhs.transpose((*lb, *lf, *lc))
+    a = a.reshape(a.shape[: len(lb) + len(lf)] + (1,) * len(rf))
+    b = rhs.transpose((*rb, *rf, *rc))
+    b = b.reshape(b.shape[: len(rb)] + (1,) * len(lf) + b.shape[len(rb) : len(rb) + len(rf)])
     if out is None:
-        out = np.empty(shape, dtype)
-    if dtype == lhs.dtype:
+        out = np.empty(p.shape, p.dtype)
+    if p.dtype == lhs.dtype:
         np.multiply(a, b, out=out)
     else:
-        np.multiply(a, b, out=out, dtype=dtype, casting="unsafe")
+        np.multiply(a, b, out=out, dtype=p.dtype, casting="unsafe")
     return out
 
 
@@ -295,71 +308,61 @@ def dot_general(
 ) -> tuple:
     out = outs[0]
     dtype = lhs.dtype
-    (lc, rc), (lb, _) = dimension_numbers
-    if (
-        lhs.ndim == 2
-        and rhs.ndim == 2
-        and len(lc) == 1
-        and preferred_element_type is None
-        and dtype in _BLAS
-        and lhs.flags.forc
-        and rhs.flags.forc
-    ):
-        a = lhs if lc[0] == 1 else lhs.T
-        b = rhs if rc[0] == 0 else rhs.T
-        if not lb:
+    if lhs.ndim == 2 and rhs.ndim == 2 and preferred_element_type is None and dtype in _BLAS:
+        # The common case, without a plan.
+        (lc, rc), (lb, _) = dimension_numbers
+        if len(lc) == 1 and not lb and lhs.flags.forc and rhs.flags.forc:
+            a = lhs if lc[0] else lhs.T
+            b = rhs.T if rc[0] else rhs
             return (np.matmul(a, b) if out is None else np.matmul(a, b, out=out),)
-    computed = compute_dtype(dtype, preferred_element_type)
-    out_dtype = dtype if preferred_element_type is None else preferred_element_type
-    shape = out_shape_of(lhs.shape, rhs.shape, dimension_numbers)
-    k = math.prod(lhs.shape[i] for i in lc)
-    if k == 0 or 0 in shape:
-        if out is None:
-            return (np.zeros(shape, out_dtype),)
-        out[...] = 0
-        return (out,)
-    if k == 1:
-        return (_multiply(lhs, rhs, dimension_numbers, shape, out_dtype, out),)
-    if out is not None and not out.flags.c_contiguous:
-        (made,) = dot_general(
-            lhs,
-            rhs,
-            dimension_numbers=dimension_numbers,
-            preferred_element_type=preferred_element_type,
-        )
-        return (deliver(made, out),)
-    through_float = _goes_through_float(dtype, computed, k * math.prod(shape))
     p = plan(
         lhs.shape,
         lhs.strides,
         rhs.shape,
         rhs.strides,
+        dtype,
         dimension_numbers,
-        dtype.itemsize,
-        computed in _BLAS,
-        computed != dtype or through_float,
+        preferred_element_type,
     )
-    if through_float:
-        return (_integer_product(lhs, rhs, p, shape, computed, out),)
-    a = _arranged(lhs, p.lhs, computed)
-    b = _arranged(rhs, p.rhs, computed)
-    if computed != out_dtype:
-        return (_rounded(np.matmul(a, b), shape, out_dtype, out),)
-    if p.out_permutation is None:
+    if out is not None and not out.flags.c_contiguous:
+        # matmul could not be told to write there through a permuted view.
+        return (deliver(_contracted(lhs, rhs, dimension_numbers, p, None), out),)
+    return (_contracted(lhs, rhs, dimension_numbers, p, out),)
+
+
+def _contracted(
+    lhs: np.ndarray, rhs: np.ndarray, dimension_numbers: Any, p: Plan, out: np.ndarray | None
+) -> np.ndarray:
+    """The contraction by a plan, in `out` (in C order) where there is one."""
+    if p.way == PRODUCT:
+        return _multiply(lhs, rhs, dimension_numbers, p, out)
+    if p.way == ZERO:
         if out is None:
-            return (np.matmul(a, b).reshape(shape),)
-        np.matmul(a, b, out=out.reshape(p.out_shape))
-        return (out,)
+            return np.zeros(p.shape, p.dtype)
+        out[...] = 0
+        return out
+    if p.way == INTEGERS:
+        return _integer_product(lhs, rhs, p, out)
+    a = _arranged(lhs, p.lhs, p.computed)
+    b = _arranged(rhs, p.rhs, p.computed)
+    if p.computed is not p.dtype and p.computed != p.dtype:
+        return _rounded(np.matmul(a, b), p, out)
+    if p.stacked_permutation is None:
+        if out is None:
+            made = np.matmul(a, b)
+            return made if made.shape == p.shape else made.reshape(p.shape)
+        np.matmul(a, b, out=out.reshape(p.stacked_shape))
+        return out
     if out is None:
-        out = np.empty(shape, out_dtype)
-    np.matmul(a, b, out=out.reshape(p.out_shape).transpose(p.out_permutation))
-    return (out,)
+        out = np.empty(p.shape, p.dtype)
+    np.matmul(a, b, out=out.reshape(p.stacked_shape).transpose(p.stacked_permutation))
+    return out
 
 
-def _rounded(wide: Any, shape: Any, dtype: np.dtype, out: np.ndarray | None) -> np.ndarray:
-    """A result in the output's shape and narrower dtype."""
-    wide = np.asarray(wide).reshape(shape)
-    return wide.astype(dtype) if out is None else deliver(wide, out)
+def _rounded(made: np.ndarray, p: Plan, out: np.ndarray | None) -> np.ndarray:
+    """A result in the output's shape and dtype."""
+    made = made.reshape(p.shape)
+    return made.astype(p.dtype, copy=False) if out is None else deliver(made, out)
 
 
 def _magnitude(x: np.ndarray) -> int:
@@ -368,20 +371,19 @@ def _magnitude(x: np.ndarray) -> int:
 
 
 def _integer_product(
-    lhs: np.ndarray, rhs: np.ndarray, p: Plan, shape: Any, dtype: np.dtype, out: Any
+    lhs: np.ndarray, rhs: np.ndarray, p: Plan, out: np.ndarray | None
 ) -> np.ndarray:
     """A large product of integers: through BLAS where floats hold every partial sum exactly."""
     through = exact_float(lhs.dtype, p.contracted)
     if through is None and _magnitude(lhs) * _magnitude(rhs) * p.contracted < 2**53:
         through = _FLOAT64
     if through is None:
-        a, b = _arranged(lhs, p.lhs, dtype), _arranged(rhs, p.rhs, dtype)
-        made = np.matmul(a, b).reshape(shape)
-        return made if out is None else deliver(made, out)
+        a, b = _arranged(lhs, p.lhs, p.dtype), _arranged(rhs, p.rhs, p.dtype)
+        return _rounded(np.matmul(a, b), p, out)
     a, b = _arranged(lhs, p.lhs, through), _arranged(rhs, p.rhs, through)
     exact = np.matmul(a, b)
     del a, b
-    if dtype.itemsize < 8:
+    if p.dtype.itemsize < 8:
         # Integers wrap; a cast from float to a narrow integer does not.
         exact = exact.astype(np.int64)
-    return _rounded(exact, shape, dtype, out)
+    return _rounded(exact, p, out)

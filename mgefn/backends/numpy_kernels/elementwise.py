@@ -175,8 +175,10 @@ def shift_left(x, y, *, outs: tuple = (None,)) -> tuple:
 @temp_bytes(_shift_temp)
 def shift_right_arithmetic(x, y, *, outs: tuple = (None,)) -> tuple:
     signed = x.view(x.dtype.name.replace("uint", "int")) if x.dtype.kind == "u" else x
-    beyond = np.where(signed < 0, -1, 0).astype(x.dtype)
-    return _shift(signed, y, np.right_shift, beyond, outs[0])
+    beyond = np.where(signed < 0, -1, 0).astype(signed.dtype)
+    bits = y.astype(signed.dtype)  # a shift count too large for it is out of range either way
+    (moved,) = _shift(signed, bits, np.right_shift, beyond, None)
+    return (deliver(moved.view(x.dtype), outs[0]),)
 
 
 @temp_bytes(_shift_temp)
@@ -283,7 +285,7 @@ def reduce_precision(x, *, exponent_bits, mantissa_bits, outs: tuple = (None,)) 
     if x.dtype.kind == "V":
         wide_bits = (8, 7)
     unsigned = np.dtype(f"u{x.dtype.itemsize}")
-    bits = np.ascontiguousarray(x).view(unsigned)
+    bits = np.asarray(x, order="C").view(unsigned)
     drop = wide_bits[1] - mantissa_bits
     if drop > 0:
         one = np.asarray(1, unsigned)
@@ -306,7 +308,7 @@ reduce_precision.temp_bytes = lambda i, o, **p: 8 * o[0].nbytes + 24 * o[0].size
 
 
 def bitcast_convert_type(x, *, new_dtype, outs: tuple = (None,)) -> tuple:
-    x = np.ascontiguousarray(x)
+    x = np.asarray(x, order="C")  # ascontiguousarray would give rank 0 a dimension
     old, new = x.dtype.itemsize, new_dtype.itemsize
     if old == new:
         y = x.view(new_dtype)

@@ -88,7 +88,7 @@ def _starts(
             s = np.minimum(s, np.uint64(2**63 - 1))
         s = s.astype(np.intp)
         if check and s.size and (s.min() < 0 or s.max() > top):
-            inside = s >= 0
+            inside = np.asarray(s >= 0)
             inside &= s <= top
             valid = inside if valid is None else np.logical_and(valid, inside, out=valid)
         if top > 0:
@@ -136,7 +136,7 @@ def _index_bytes(n: int, columns: int) -> int:
 
 
 def _gather_temp(in_avals: Any, out_avals: Any, *, dimension_numbers, **params: Any) -> int:
-    x, indices = in_avals
+    indices = in_avals[1]
     n = math.prod(indices.shape[:-1])
     columns = len(dimension_numbers.start_index_map) + len(dimension_numbers.operand_batching_dims)
     return out_avals[0].nbytes + _index_bytes(n, columns)
@@ -165,6 +165,9 @@ def gather(x, indices, *, dimension_numbers, slice_sizes, mode, fill_value, indi
         mode is FILL,
     )
     dims = sorted(starts)
+    if any(slice_sizes[d] < x.shape[d] and d not in starts for d in range(x.ndim)):
+        # What is not indexed is read from its start.
+        x = x[tuple(slice(None if d in starts else n) for d, n in enumerate(slice_sizes))]
     out = outs[0]
     block = out if out is not None and straight and out.flags.c_contiguous else None
     if not dims:

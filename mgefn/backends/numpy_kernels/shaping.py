@@ -19,10 +19,14 @@ def broadcast_in_dim(x, *, shape, broadcast_dimensions, outs: tuple = (None,)) -
         if n == shape[d]:
             strides[d] = stride
     # One made-up view instead of numpy.broadcast_to, which costs ten times as much.
-    view = np.ndarray.__new__(np.ndarray, shape, x.dtype, x, 0, strides) if x.size else None
-    if view is None:
+    if x.size == 0:
         view = np.empty(shape, x.dtype)
         assert view.size == 0, "only an empty array has no elements to repeat"
+    elif x.flags.c_contiguous:
+        view = np.ndarray.__new__(np.ndarray, shape, x.dtype, x, 0, strides)
+    else:
+        # ndarray takes contiguous buffers only
+        view = np.lib.stride_tricks.as_strided(x, shape, strides, writeable=False)
     return _view(view, outs[0])
 
 

@@ -310,8 +310,12 @@ def _gather_batch(args, bdims, *, dimension_numbers, slice_sizes, **params):
     else:
         x, indices = moveaxis(x, x_bdim, 0), moveaxis(indices, indices_bdim, 0)
         numbers = GatherDimensionNumbers(
-            _up(offset), _up(collapsed), _up(mapped), (0, *_up(batching)), (0, *_up(indices_batching))
-        )  # fmt: skip
+            _up(offset),
+            _up(collapsed),
+            _up(mapped),
+            (0, *_up(batching)),
+            (0, *_up(indices_batching)),
+        )
         sizes = (min(1, x.shape[0]), *slice_sizes)
         params |= {"indices_are_sorted": False}
     return gather_p.bind(x, indices, dimension_numbers=numbers, slice_sizes=sizes, **params), (0,)

@@ -8,6 +8,7 @@ known must be in bounds.
 
 from __future__ import annotations
 
+import itertools
 import operator
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -148,7 +149,7 @@ def _refuse_list(index: list) -> Any:
 def wrong_index(i: Any) -> DTypeError:
     shown = getattr(i, "dtype", type(i).__name__)
     return DTypeError(
-        f"getitem: an index must be an integer, a slice, None, Ellipsis, or an array of integers or "
+        "getitem: an index must be an integer, a slice, None, Ellipsis, or an array of integers or "
         f"booleans, got {shown}. Cast it with astype."
     )
 
@@ -247,7 +248,7 @@ def parsed_index(x: Any, index: Any, name: str = "getitem") -> ParsedIndex:
             unique = unique and p.size <= 1
             entries.append(ScalarEntry(dim, p) if not p.shape else ArrayEntry(dim, p))
             dim += 1
-    together = all(b - a == 1 for a, b in zip(places, places[1:], strict=False))
+    together = all(b - a == 1 for a, b in itertools.pairwise(places))
     n_masks = sum(isinstance(p, np.ndarray) and p.dtype == np.bool_ for p in parts)
     # Two masks, or a mask beside nothing else, name distinct elements; arrays may repeat.
     unique = unique and n_masks <= 1

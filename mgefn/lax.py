@@ -1,0 +1,546 @@
+"""jax.lax's names for the primitives' functions.
+
+Most are the very functions of `mgefn.numpy` under lax's name (`lax.mul` is `mnp.multiply`): they
+promote and broadcast, which jax.lax refuses. The functions of the table below have a name in common
+with NumPy and another meaning or signature, so they are defined here, or beside their primitive:
+
+    lax                                 mgefn.numpy
+    argmax, argmin (axis, index_dtype)  axis may be None; the default integer
+    concatenate (operands, dimension)   axis=0, or None for flattened
+    cumsum and kin (axis=0, reverse)    axis=None flattens; dtype
+    div: truncates integers             divide: integers as floats
+    dot: rank 1 and 2 only              dot: any rank, last with last but one
+    expand_dims, squeeze (dimensions)   axis
+    pad (padding_value, padding_config) pad_width, mode; lax also crops and pads between
+    rem: sign of the dividend           remainder: sign of the divisor
+    reshape (new_sizes, dimensions)     shape, order
+    round: halves away from zero        round: halves to even; decimals
+    shift_right_logical: fills with 0   right_shift: signed integers keep their sign
+    sort: several operands together     one array; axis
+    split (sizes)                       sections or indices
+    transpose (permutation)             axes may be None
+"""
+
+from __future__ import annotations
+
+import builtins
+import enum
+import math
+import operator as _operator
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from mgefn import dtypes, tree
+from mgefn.api.batch import vmap
+from mgefn.core.array import as_array, is_arraylike
+from mgefn.core.array_methods import Array, ArrayLike
+from mgefn.errors import AxisError, ShapeError
+from mgefn.numpy.assembling import broadcast_shapes, stack, unstack
+from mgefn.numpy.assembling import concatenate as _concatenate
+from mgefn.numpy.creation import asarray, empty, full, full_like
+from mgefn.ops import elementwise as _e
+from mgefn.ops import shaping as _s
+from mgefn.ops.contractions import batch_matmul, dot_general
+from mgefn.ops.contractions import lax_dot as dot
+from mgefn.ops.cumulative import cumlogsumexp_along as cumlogsumexp
+from mgefn.ops.cumulative import cummax_along as cummax
+from mgefn.ops.cumulative import cummin_along as cummin
+from mgefn.ops.cumulative import cumprod_along as cumprod
+from mgefn.ops.cumulative import cumsum_along as cumsum
+from mgefn.ops.elementwise import (
+    abs,
+    bessel_i0e,
+    bessel_i1e,
+    bitcast_convert_type,
+    cbrt,
+    ceil,
+    clamp,
+    clz,
+    conj,
+    convert_element_type,
+    cos,
+    cosh,
+    digamma,
+    erf,
+    erf_inv,
+    erfc,
+    exp,
+    exp2,
+    expm1,
+    floor,
+    imag,
+    integer_pow,
+    lgamma,
+    log,
+    log1p,
+    logistic,
+    nextafter,
+    polygamma,
+    population_count,
+    real,
+    reciprocal,
+    reduce_precision,
+    rsqrt,
+    select,
+    select_n,
+    sign,
+    sin,
+    sinh,
+    sqrt,
+    square,
+    tan,
+    tanh,
+)
+from mgefn.ops.elementwise import add as add
+from mgefn.ops.elementwise import arccos as acos
+from mgefn.ops.elementwise import arccosh as acosh
+from mgefn.ops.elementwise import arcsin as asin
+from mgefn.ops.elementwise import arcsinh as asinh
+from mgefn.ops.elementwise import arctan as atan
+from mgefn.ops.elementwise import arctan2 as atan2
+from mgefn.ops.elementwise import arctanh as atanh
+from mgefn.ops.elementwise import bitwise_and as bitwise_and
+from mgefn.ops.elementwise import bitwise_or as bitwise_or
+from mgefn.ops.elementwise import bitwise_xor as bitwise_xor
+from mgefn.ops.elementwise import equal as eq
+from mgefn.ops.elementwise import greater as gt
+from mgefn.ops.elementwise import greater_equal as ge
+from mgefn.ops.elementwise import invert as bitwise_not
+from mgefn.ops.elementwise import isfinite as is_finite
+from mgefn.ops.elementwise import left_shift as shift_left
+from mgefn.ops.elementwise import less as lt
+from mgefn.ops.elementwise import less_equal as le
+from mgefn.ops.elementwise import maximum as max
+from mgefn.ops.elementwise import minimum as min
+from mgefn.ops.elementwise import multiply as mul
+from mgefn.ops.elementwise import negative as neg
+from mgefn.ops.elementwise import not_equal as ne
+from mgefn.ops.elementwise import power as pow
+from mgefn.ops.elementwise import subtract as sub
+from mgefn.ops.indexing import (
+    GatherDimensionNumbers,
+    GatherScatterMode,
+    ScatterDimensionNumbers,
+    dynamic_index_in_dim,
+    dynamic_slice,
+    dynamic_slice_in_dim,
+    dynamic_update_index_in_dim,
+    dynamic_update_slice,
+    dynamic_update_slice_in_dim,
+    gather,
+    index_in_dim,
+    index_take,
+    scatter,
+    scatter_add,
+    scatter_max,
+    scatter_min,
+    scatter_mul,
+    scatter_sub,
+)
+from mgefn.ops.indexing.select import tile
+from mgefn.ops.reductions import argmax_along as argmax
+from mgefn.ops.reductions import argmin_along as argmin
+from mgefn.ops.reductions import (
+    reduce_and,
+    reduce_max,
+    reduce_min,
+    reduce_or,
+    reduce_prod,
+    reduce_sum,
+    reduce_xor,
+)
+from mgefn.ops.shaping import broadcast_in_dim, broadcasted_iota, iota, rev, slice_in_dim
+from mgefn.ops.shaping import strided_slice as slice
+
+__all__ = [
+    "GatherDimensionNumbers",
+    "GatherScatterMode",
+    "Precision",
+    "PrecisionLike",
+    "RoundingMethod",
+    "ScatterDimensionNumbers",
+    "abs",
+    "acos",
+    "acosh",
+    "add",
+    "argmax",
+    "argmin",
+    "asin",
+    "asinh",
+    "atan",
+    "atan2",
+    "atanh",
+    "batch_matmul",
+    "bessel_i0e",
+    "bessel_i1e",
+    "bitcast_convert_type",
+    "bitwise_and",
+    "bitwise_not",
+    "bitwise_or",
+    "bitwise_xor",
+    "broadcast",
+    "broadcast_in_dim",
+    "broadcast_shapes",
+    "broadcast_to_rank",
+    "broadcasted_iota",
+    "cbrt",
+    "ceil",
+    "clamp",
+    "clz",
+    "collapse",
+    "complex",
+    "concatenate",
+    "conj",
+    "convert_element_type",
+    "cos",
+    "cosh",
+    "cumlogsumexp",
+    "cummax",
+    "cummin",
+    "cumprod",
+    "cumsum",
+    "digamma",
+    "div",
+    "dot",
+    "dot_general",
+    "dtype",
+    "dynamic_index_in_dim",
+    "dynamic_slice",
+    "dynamic_slice_in_dim",
+    "dynamic_update_index_in_dim",
+    "dynamic_update_slice",
+    "dynamic_update_slice_in_dim",
+    "empty",
+    "eq",
+    "erf",
+    "erf_inv",
+    "erfc",
+    "exp",
+    "exp2",
+    "expand_dims",
+    "expm1",
+    "floor",
+    "full",
+    "full_like",
+    "gather",
+    "ge",
+    "gt",
+    "imag",
+    "index_in_dim",
+    "index_take",
+    "integer_pow",
+    "iota",
+    "is_finite",
+    "le",
+    "lgamma",
+    "log",
+    "log1p",
+    "logistic",
+    "lt",
+    "max",
+    "min",
+    "mul",
+    "ne",
+    "neg",
+    "nextafter",
+    "optimization_barrier",
+    "pad",
+    "polygamma",
+    "population_count",
+    "pow",
+    "real",
+    "reciprocal",
+    "reduce",
+    "reduce_and",
+    "reduce_max",
+    "reduce_min",
+    "reduce_or",
+    "reduce_precision",
+    "reduce_prod",
+    "reduce_sum",
+    "reduce_xor",
+    "rem",
+    "reshape",
+    "rev",
+    "round",
+    "rsqrt",
+    "scatter",
+    "scatter_add",
+    "scatter_max",
+    "scatter_min",
+    "scatter_mul",
+    "scatter_sub",
+    "select",
+    "select_n",
+    "shift_left",
+    "shift_right_arithmetic",
+    "shift_right_logical",
+    "sign",
+    "sin",
+    "sinh",
+    "slice",
+    "slice_in_dim",
+    "split",
+    "sqrt",
+    "square",
+    "squeeze",
+    "stack",
+    "stop_gradient",
+    "sub",
+    "tan",
+    "tanh",
+    "tile",
+    "transpose",
+    "unstack",
+]
+
+PrecisionLike = Any
+T = TypeVar("T")
+
+
+class Precision(enum.Enum):
+    """Accuracy of matrix products; accepted everywhere, and always HIGHEST here."""
+
+    DEFAULT = 0
+    HIGH = 1
+    HIGHEST = 2
+
+
+class RoundingMethod(enum.IntEnum):
+    """What `round` does with halves."""
+
+    AWAY_FROM_ZERO = 0
+    TO_NEAREST_EVEN = 1
+
+
+# -- elementwise ----------------------------------------------------------------------------------
+
+
+def div(x: ArrayLike, y: ArrayLike) -> Array:
+    """x / y, elementwise; integers are truncated towards zero.
+
+    Example:
+        >>> mgefn.lax.div(-7, 2)
+        Array(-3, dtype=int32, weak_type=True)
+    """
+    return _e.binary(_e.div_p, x, y)
+
+
+def rem(x: ArrayLike, y: ArrayLike) -> Array:
+    """The remainder of x / y, elementwise, with the sign of x."""
+    return _e.binary(_e.rem_p, x, y)
+
+
+def round(x: ArrayLike, rounding_method: RoundingMethod = RoundingMethod.AWAY_FROM_ZERO) -> Array:
+    """The nearest integer, elementwise, halves by `rounding_method`."""
+    (a,) = _e.promoted("round", (x,))
+    return _e.round_p.bind1(a, rounding_method=int(RoundingMethod(rounding_method)))
+
+
+def shift_right_arithmetic(x: ArrayLike, y: ArrayLike) -> Array:
+    """x shifted right by y bits, elementwise; the sign bit fills in."""
+    return _e.binary(_e.shift_right_arithmetic_p, x, y)
+
+
+def shift_right_logical(x: ArrayLike, y: ArrayLike) -> Array:
+    """x shifted right by y bits, elementwise; zeros fill in."""
+    return _e.binary(_e.shift_right_logical_p, x, y)
+
+
+def complex(x: ArrayLike, y: ArrayLike) -> Array:
+    """x + i y, elementwise, of two real arrays of float32 or float64."""
+    return _e.binary(_e.complex_p, x, y, inexact=True)
+
+
+def stop_gradient(x: T) -> T:
+    """The same values, through which no derivative flows.
+
+    Args:
+        x: an array or a pytree of arrays; integers and leaves that are not arrays stay as they are.
+    Example:
+        >>> mgefn.grad(lambda x: x * mgefn.lax.stop_gradient(x))(3.0)
+        Array(3., dtype=float32, weak_type=True)
+    """
+    return tree.map(_stopped, x)
+
+
+def _stopped(leaf: Any) -> Any:
+    if not is_arraylike(leaf) or not dtypes.is_inexact(dtypes.dtype_and_weak(leaf)[0]):
+        return leaf
+    return _e.stop_gradient_leaf(leaf)
+
+
+def optimization_barrier(operand: T, /) -> T:
+    """The operand: nothing here moves operations in a way that a barrier would have to stop."""
+    return operand
+
+
+# -- shapes ---------------------------------------------------------------------------------------
+
+
+def broadcast(operand: ArrayLike, sizes: Sequence[int]) -> Array:
+    """The array repeated along new leading dimensions of these sizes."""
+    x = as_array(operand, "broadcast")
+    shape = (*map(_operator.index, sizes), *x.shape)
+    return broadcast_in_dim(x, shape, tuple(range(len(shape) - x.ndim, len(shape))))
+
+
+def broadcast_to_rank(x: ArrayLike, rank: int) -> Array:
+    """The array with leading dimensions of size 1 up to a rank."""
+    a = as_array(x, "broadcast_to_rank")
+    if rank < a.ndim:
+        raise ShapeError(f"broadcast_to_rank: rank must be at least {a.ndim} for {a.aval}.")
+    return _s.reshape(a, (1,) * (rank - a.ndim) + a.shape)
+
+
+def collapse(operand: ArrayLike, start_dimension: int, stop_dimension: int | None = None) -> Array:
+    """Merge the dimensions from start to stop (left out; None: all that follow) into one."""
+    x = as_array(operand, "collapse")
+    start, stop, _ = builtins.slice(start_dimension, stop_dimension).indices(x.ndim)
+    if stop < start:
+        raise AxisError(
+            f"collapse: stop_dimension {stop_dimension} is before start {start_dimension}."
+        )
+    merged = math.prod(x.shape[start:stop])
+    return _s.reshape(x, (*x.shape[:start], merged, *x.shape[stop:]))
+
+
+def concatenate(operands: Any, dimension: int) -> Array:
+    """Join arrays along a dimension."""
+    return _concatenate(operands, _operator.index(dimension))
+
+
+def expand_dims(array: ArrayLike, dimensions: int | Sequence[int]) -> Array:
+    """Insert dimensions of size 1 where the result has `dimensions`."""
+    return _s.expand_dims(array, dimensions)
+
+
+def squeeze(array: ArrayLike, dimensions: Sequence[int]) -> Array:
+    """Drop these dimensions, which have size 1."""
+    return _s.squeeze(array, tuple(dimensions))
+
+
+def reshape(
+    operand: ArrayLike, new_sizes: Sequence[int], dimensions: Sequence[int] | None = None
+) -> Array:
+    """The elements in a new shape, read in the order of `dimensions` where it is given."""
+    x = as_array(operand, "reshape")
+    if dimensions is not None:
+        x = _s.transpose(x, dimensions)
+    return _s.reshape(x, new_sizes)
+
+
+def transpose(operand: ArrayLike, permutation: Sequence[int]) -> Array:
+    """Dimension i of the result is dimension permutation[i] of the operand."""
+    return _s.transpose(operand, tuple(permutation))
+
+
+def pad(
+    operand: ArrayLike, padding_value: ArrayLike, padding_config: Sequence[tuple[int, int, int]]
+) -> Array:
+    """Put a value around and between the elements of an array.
+
+    Args:
+        operand: an array.
+        padding_value: a number.
+        padding_config: for each dimension (low, high, interior): how many to put before, after and
+            between neighbours; a negative low or high crops.
+    Example:
+        >>> mgefn.lax.pad(mnp.array([1, 2]), 0, [(1, 0, 1)])
+        Array([0, 1, 0, 2], dtype=int32)
+    """
+    x = as_array(operand, "pad")
+    value = as_array(padding_value, "pad")
+    if value.ndim:
+        raise ShapeError(f"pad: the padding value must have rank 0, got {value.aval}.")
+    config = tuple(tuple(map(_operator.index, c)) for c in padding_config)
+    # Evaluation does not check types, so what the user wrote is checked here.
+    value = _e.convert(value, x.dtype)
+    _s.pad_p.out_avals((x.aval, value.aval), {"padding_config": config})
+    return _s.pad_p.bind1(x, value, padding_config=config)
+
+
+def split(operand: ArrayLike, sizes: Sequence[int], axis: int = 0) -> list[Array]:
+    """Cut an array into parts of these sizes along an axis; the sizes add up to the axis's.
+
+    Raises:
+        ShapeError: they do not.
+    """
+    x = as_array(operand, "split")
+    i = _s.normalize_axis("split", axis, x.ndim)
+    parts = [_operator.index(n) for n in sizes]
+    if sum(parts) != x.shape[i] or any(n < 0 for n in parts):
+        raise ShapeError(f"split: sizes must add up to {x.shape[i]}, got {parts}.")
+    out, start = [], 0
+    for n in parts:
+        out.append(slice_in_dim(x, start, start + n, axis=i))
+        start += n
+    return out
+
+
+# -- reductions -----------------------------------------------------------------------------------
+
+_MONOIDS: dict[Any, tuple[Callable[..., Any], Callable[..., Any]]] = {
+    add: (reduce_sum, add),
+    mul: (reduce_prod, mul),
+    max: (reduce_max, max),
+    min: (reduce_min, min),
+    bitwise_and: (reduce_and, bitwise_and),
+    bitwise_or: (reduce_or, bitwise_or),
+    bitwise_xor: (reduce_xor, bitwise_xor),
+}
+
+
+def reduce(
+    operands: Any, init_values: Any, computation: Callable[..., Any], dimensions: Sequence[int]
+) -> Any:
+    """Join the elements along dimensions by an associative function of two scalars.
+
+    Args:
+        operands: an array, or a pytree of arrays of one shape.
+        init_values: the value to start from, for each array.
+        computation: (value, value) -> value, of the structure of operands; associative.
+        dimensions: the dimensions to reduce.
+    """
+    leaves, structure = tree.flatten(operands)
+    starts = tree.leaves(init_values)
+    xs = [asarray(x) for x in leaves]
+    axes = _s.normalize_axes("reduce", tuple(dimensions), xs[0].ndim)
+    if len(xs) == 1 and leaves[0] is operands:
+        known = _MONOIDS.get(computation)
+        if known is not None:
+            reducer, join = known
+            return join(reducer(xs[0], axes), _e.convert(asarray(starts[0]), xs[0].dtype))
+    kept = tuple(i for i in range(xs[0].ndim) if i not in axes)
+    out_shape = tuple(xs[0].shape[i] for i in kept)
+    n = math.prod(xs[0].shape[i] for i in axes)
+    size = math.prod(out_shape)
+    rows = [_s.reshape(_s.transpose(x, (*axes, *kept)), (n, size)) for x in xs]
+    initial = [
+        _s.broadcast_to_shape(_e.convert(asarray(v), x.dtype), (1, size))
+        for v, x in zip(starts, xs, strict=True)
+    ]
+    both = vmap(vmap(computation))
+
+    def joined(a: list[Any], b: list[Any]) -> list[Any]:
+        return tree.leaves(both(tree.unflatten(structure, a), tree.unflatten(structure, b)))
+
+    while rows[0].shape[0] > 1:
+        m = rows[0].shape[0]
+        half = m // 2
+        head = [slice_in_dim(r, 0, 2 * half, 2) for r in rows]
+        tail = [slice_in_dim(r, 1, 2 * half, 2) for r in rows]
+        done = joined(head, tail)
+        if m % 2:
+            done = [
+                _concatenate([d, slice_in_dim(r, m - 1, m)])
+                for d, r in zip(done, rows, strict=True)
+            ]
+        rows = done
+    rows = joined(initial, rows) if n else initial
+    return tree.unflatten(structure, [_s.reshape(r, out_shape) for r in rows])
+
+
+def dtype(x: Any) -> Any:
+    """The dtype of an array or number."""
+    return dtypes.dtype_and_weak(x)[0]

@@ -1,0 +1,1247 @@
+"""One row for each configuration of each primitive: what it computes and where it is smooth.
+
+`tests/test_primitives.py` runs every checker of `tests/checks.py` on every row, and fails on a
+primitive of the package without a row. A row's function binds the primitive itself or calls the
+public function that does little else. The reference is NumPy (or a loop written here), never the
+package.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import scipy.special
+
+import mgefn
+from mgefn.core.primitive import Primitive
+from mgefn.interpreters.jit import jit_p
+from mgefn.ops import contractions as c
+from mgefn.ops import cumulative as u
+from mgefn.ops import elementwise as e
+from mgefn.ops import indexing as i
+from mgefn.ops import reductions as r
+from mgefn.ops import shaping as s
+
+Draw = Callable[[np.random.Generator, np.dtype], tuple]
+
+FLOATS = ("float16", "bfloat16", "float32", "float64")
+COMPLEXES = ("complex64", "complex128")
+SIGNED = ("int8", "int16", "int32", "int64")
+UNSIGNED = ("uint8", "uint16", "uint32", "uint64")
+INTS = SIGNED + UNSIGNED
+BOOL = ("bool",)
+INEXACT = FLOATS + COMPLEXES
+NUMBERS = INTS + INEXACT
+ORDERED = BOOL + INTS + FLOATS
+ANY = BOOL + NUMBERS
+
+
+@dataclass(frozen=True)
+class OpCase:
+    """A primitive with its parameters.
+
+    Args:
+        name: the row's, unique.
+        primitive: which primitive the row is for.
+        fun: a function of arrays.
+        reference: the same in NumPy. Of float and complex arguments it gets 64-bit copies, unless
+            `own_dtype`. None where the values are checked elsewhere; the row then says where.
+        draw: (rng, dtype) -> arguments away from points where fun is not smooth.
+        dtypes: where it is defined; the derivatives are checked in float64 and complex128.
+        edges: draws of further arguments, of size zero and rank 0, for values, shapes and batches.
+        differentiable: which arguments; None: all that are floating or complex.
+        linear: the sets of arguments in which fun is linear.
+        ulps: largest error of a value in units of its dtype's rounding.
+        second_order: check second derivatives.
+        own_dtype: the reference depends on the dtype's bits.
+        skip: name of a checker -> why it does not apply.
+    """
+
+    name: str
+    primitive: Primitive
+    fun: Callable[..., Any]
+    reference: Callable[..., Any] | None
+    draw: Draw
+    dtypes: tuple[str, ...] = ("float32", "float64")
+    edges: tuple[Draw, ...] = ()
+    differentiable: tuple[int, ...] | None = None
+    linear: tuple[tuple[int, ...], ...] = ()
+    ulps: float = 4
+    second_order: bool = True
+    own_dtype: bool = False
+    skip: Mapping[str, str] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+def dtype_of(name: str) -> np.dtype:
+    return np.dtype(ml_dtypes.bfloat16) if name == "bfloat16" else np.dtype(name)
+
+
+# -- draws ----------------------------------------------------------------------------------------
+
+
+def sample(rng: np.random.Generator, dtype: np.dtype, low: float, high: float, shape: Any) -> Any:
+    """Numbers in [low, high) of any dtype; of complex ones both parts lie there."""
+    if dtype.kind == "b":
+        return np.asarray(rng.random(shape) < 0.5)
+    if dtype.kind == "u":
+        return np.asarray(rng.integers(0, max(2, math.ceil(abs(high) * 4)), shape)).astype(dtype)
+    if dtype.kind == "i":
+        return np.asarray(rng.integers(math.floor(low * 4), math.ceil(high * 4), shape)).astype(
+            dtype
+        )
+    x = np.asarray(rng.uniform(low, high, shape))
+    if dtype.kind == "c":
+        x = x + 1j * rng.uniform(low, high, shape)
+    return np.asarray(x).astype(dtype)
+
+
+def within(low: float, high: float, *shapes: tuple[int, ...]) -> Draw:
+    return lambda rng, dtype: tuple(sample(rng, dtype, low, high, shape) for shape in shapes)
+
+
+def normal(*shapes: tuple[int, ...]) -> Draw:
+    """Numbers around 0, none of them near it (within 0.05), and no two of them near each other."""
+
+    def draw(rng: np.random.Generator, dtype: np.dtype) -> tuple:
+        if dtype.kind in "biu":
+            return tuple(sample(rng, dtype, -2, 2, shape) for shape in shapes)
+        total = sum(math.prod(shape) for shape in shapes)
+        # A shuffled grid with jitter: ties and kinks of max, sort or abs stay away.
+        grid = (np.arange(total) + rng.uniform(0.3, 0.7, total)) / max(total, 1) * 4 - 2
+        grid = grid + np.where(grid < 0, -0.05, 0.05)
+        rng.shuffle(grid)
+        out, at = [], 0
+        for shape in shapes:
+            n = math.prod(shape)
+            x = grid[at : at + n].reshape(shape)
+            at += n
+            if dtype.kind == "c":
+                x = x + 1j * rng.uniform(-2, 2, shape)
+            out.append(np.asarray(x).astype(dtype))
+        return tuple(out)
+
+    return draw
+
+
+def with_also(draw: Draw, *more: Callable[[np.random.Generator], Any]) -> Draw:
+    """Further arguments, whose dtype is their own."""
+    return lambda rng, dtype: (*draw(rng, dtype), *(m(rng) for m in more))
+
+
+def integers(low: int, high: int, shape: tuple[int, ...], dtype: str = "int32") -> Any:
+    return lambda rng: np.asarray(rng.integers(low, high, shape)).astype(dtype)
+
+
+def booleans(shape: tuple[int, ...]) -> Any:
+    return lambda rng: np.asarray(rng.random(shape) < 0.5)
+
+
+def bind(primitive: Primitive, **params: Any) -> Callable[..., Any]:
+    return functools.partial(primitive.bind1, **params)
+
+
+ROWS: list[OpCase] = []
+
+
+def row(name: str, *args: Any, **options: Any) -> None:
+    ROWS.append(OpCase(name, *args, **options))
+
+
+# -- elementwise ----------------------------------------------------------------------------------
+
+
+def unary(
+    primitive: Primitive,
+    reference: Callable[..., Any],
+    dtypes: tuple[str, ...],
+    low: float | None = None,
+    high: float = 2.0,
+    **options: Any,
+) -> None:
+    def draw(*shapes: tuple[int, ...]) -> Draw:
+        return normal(*shapes) if low is None else within(low, high, *shapes)
+
+    params = options.pop("params", {})
+    suffix = options.pop("suffix", "")
+    row(
+        f"{primitive.name}{suffix}",
+        primitive,
+        bind(primitive, **params),
+        reference,
+        draw((3, 4)),
+        dtypes,
+        edges=(draw(()), draw((0, 3))),
+        **options,
+    )
+
+
+def binary(
+    primitive: Primitive,
+    reference: Callable[..., Any],
+    dtypes: tuple[str, ...],
+    low: float | None = None,
+    high: float = 2.0,
+    linear: tuple[tuple[int, ...], ...] = (),
+    **options: Any,
+) -> None:
+    def draw(*shapes: tuple[int, ...]) -> Draw:
+        return normal(*shapes) if low is None else within(low, high, *shapes)
+
+    full, edges = (3, 4), (draw((), ()), draw((0, 3), (0, 3)), draw((0,), ()))
+    for suffix, shapes in (("", (full, full)), ("-scalar", (full, ())), ("-of-scalar", ((), full))):
+        row(
+            f"{primitive.name}{suffix}",
+            primitive,
+            primitive.bind1,
+            reference,
+            draw(*shapes),
+            dtypes if not suffix else tuple(d for d in dtypes if d in ("float64", "complex128")),
+            edges=edges if not suffix else (),
+            linear=linear,
+            **options,
+        )
+
+
+def _scale_reference(t: Any, slope: Any) -> Any:
+    return t * slope
+
+
+def _integer_quotient(x: Any, y: Any) -> Any:
+    if np.asarray(x).dtype.kind not in "iu":
+        return x / y
+    # Truncates; a division by 0 gives all bits set.
+    safe = np.where(y == 0, 1, y).astype(object)
+    q = np.asarray(np.abs(x.astype(object)) // np.abs(safe), object)
+    q = np.where((x < 0) != (y < 0), -q, q)
+    return np.where(y == 0, np.asarray(-1).astype(x.dtype).astype(object), q).astype(x.dtype)
+
+
+def _remainder(x: Any, y: Any) -> Any:
+    if np.asarray(x).dtype.kind not in "iu":
+        return np.fmod(x, y)
+    return np.where(y == 0, x, np.fmod(x, np.where(y == 0, 1, y)))
+
+
+binary(e.scale_p, _scale_reference, INEXACT, linear=((0,), (1,)))
+binary(e.add_p, np.add, ANY, linear=((0, 1),))
+binary(e.sub_p, np.subtract, NUMBERS, linear=((0, 1),))
+binary(e.mul_p, np.multiply, ANY, linear=((0,), (1,)))
+binary(e.div_p, _integer_quotient, NUMBERS, linear=((0,),))
+unary(e.neg_p, np.negative, NUMBERS, linear=((0,),))
+
+
+def _remainder_draw(rng: np.random.Generator, dtype: np.dtype) -> tuple:
+    if dtype.kind in "iu":
+        return normal((3, 4), (3, 4))(rng, dtype)
+    # No quotient is near an integer.
+    x = rng.uniform(2.1, 2.9, (3, 4)) * rng.choice([-1, 1], (3, 4))
+    return np.asarray(x).astype(dtype), np.asarray(rng.uniform(0.98, 1.02, (3, 4))).astype(dtype)
+
+
+row(
+    "rem",
+    e.rem_p,
+    e.rem_p.bind1,
+    _remainder,
+    _remainder_draw,
+    INTS + FLOATS,
+    edges=(within(0.5, 2, (), ()), within(0.5, 2, (0, 2), (0, 2))),
+)
+unary(e.square_p, np.square, NUMBERS)
+unary(e.sqrt_p, np.sqrt, INEXACT, 0.5)
+unary(e.rsqrt_p, lambda x: 1 / np.sqrt(x), INEXACT, 0.5)
+unary(e.cbrt_p, np.cbrt, FLOATS)
+binary(e.pow_p, np.power, INEXACT, 0.5, ulps=16)  # complex powers go by log and exp
+for _n in (0, 1, 2, 3, 7, -1, -3):
+    unary(
+        e.integer_pow_p,
+        lambda x, n=_n: np.asarray(x) ** np.asarray(n, np.asarray(x).dtype),
+        # bfloat16 and float16 round after each product.
+        NUMBERS if _n >= 0 else INEXACT,
+        0.5,
+        1.5,
+        params={"y": _n},
+        suffix=f"-{_n}",
+        ulps=16,
+    )
+_STEPS = {"jvp": "one float further is the identity to differences, and constant by declaration"}
+row(
+    "nextafter",
+    e.nextafter_p,
+    e.nextafter_p.bind1,
+    np.nextafter,
+    normal((3, 4), (3, 4)),
+    FLOATS,
+    edges=(normal((), ()), normal((0, 3), (0, 3))),
+    own_dtype=True,
+    ulps=0,
+    skip={"jvp": _STEPS["jvp"], "second_order": _STEPS["jvp"]},
+)
+
+
+unary(e.sign_p, np.sign, NUMBERS)
+unary(e.floor_p, np.floor, FLOATS)
+unary(e.ceil_p, np.ceil, FLOATS)
+unary(e.round_p, np.rint, FLOATS, params={"rounding_method": 1}, suffix="-even")
+unary(
+    e.round_p,
+    lambda x: np.copysign(np.floor(np.abs(x) + 0.5), x),
+    FLOATS,
+    params={"rounding_method": 0},
+    suffix="-away",
+)
+unary(e.is_finite_p, np.isfinite, INEXACT)
+unary(e.abs_p, np.abs, NUMBERS)
+binary(e.copysign_p, np.copysign, FLOATS)
+unary(e.exp_p, np.exp, INEXACT)
+unary(e.exp2_p, np.exp2, INEXACT)
+unary(e.expm1_p, np.expm1, INEXACT)
+unary(e.log_p, np.log, INEXACT, 0.5)
+unary(e.log1p_p, np.log1p, INEXACT, -0.5)
+unary(e.logistic_p, lambda x: 1 / (1 + np.exp(-x)), INEXACT)
+binary(
+    e.logaddexp_p,
+    lambda x, y: np.logaddexp(x, y) if np.asarray(x).dtype.kind == "f" else np.log(np.exp(x) + np.exp(y)),
+    FLOATS,
+)  # fmt: skip
+unary(e.sin_p, np.sin, INEXACT)
+unary(e.cos_p, np.cos, INEXACT)
+unary(e.tan_p, np.tan, INEXACT, -1.2, 1.2)
+unary(e.asin_p, np.arcsin, INEXACT, -0.6, 0.6)
+unary(e.acos_p, np.arccos, INEXACT, -0.6, 0.6)
+unary(e.atan_p, np.arctan, INEXACT, 0.2, 2)
+binary(e.atan2_p, np.arctan2, FLOATS)
+unary(e.sinh_p, np.sinh, INEXACT)
+unary(e.cosh_p, np.cosh, INEXACT)
+unary(e.tanh_p, np.tanh, INEXACT, -1.2, 1.2)
+unary(e.asinh_p, np.arcsinh, INEXACT, 0.2, 2)
+unary(e.acosh_p, np.arccosh, INEXACT, 1.3, 3)
+unary(e.atanh_p, np.arctanh, INEXACT, -0.6, 0.6)
+binary(e.hypot_p, np.hypot, FLOATS)
+unary(e.real_p, np.real, COMPLEXES, linear=((0,),))
+unary(e.imag_p, np.imag, COMPLEXES, linear=((0,),))
+unary(e.conj_p, np.conj, COMPLEXES, linear=((0,),))
+binary(e.complex_p, lambda x, y: x + 1j * y, ("float32", "float64"), linear=((0, 1),))
+for _p, _f in (
+    (e.eq_p, np.equal),
+    (e.ne_p, np.not_equal),
+    (e.lt_p, np.less),
+    (e.le_p, np.less_equal),
+    (e.gt_p, np.greater),
+    (e.ge_p, np.greater_equal),
+):
+    binary(_p, _f, ANY)
+unary(e.not_p, np.invert, BOOL + INTS)
+binary(e.and_p, np.bitwise_and, BOOL + INTS)
+binary(e.or_p, np.bitwise_or, BOOL + INTS)
+binary(e.xor_p, np.bitwise_xor, BOOL + INTS)
+
+
+def _bits(dtype: np.dtype) -> int:
+    return np.dtype(dtype).itemsize * 8
+
+
+def _shift(kind: str) -> Callable[..., Any]:
+    """A shift of Python integers, bit by bit what XLA says; beyond the width nothing is left."""
+
+    def one(x: int, y: int, dtype: np.dtype) -> int:
+        n = _bits(dtype)
+        pattern = x % (1 << n)
+        if kind == "arithmetic" and pattern >> (n - 1):
+            moved = (pattern - (1 << n)) >> min(max(y, 0) if y >= 0 else n, n)
+        elif not 0 <= y < n:
+            moved = 0
+        else:
+            moved = pattern << y if kind == "left" else pattern >> y
+        moved %= 1 << n
+        return moved - (1 << n) if dtype.kind == "i" and moved >> (n - 1) else moved
+
+    def reference(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        x, y = np.broadcast_arrays(x, y)
+        out = np.empty(x.shape, x.dtype)
+        for k in np.ndindex(*x.shape):
+            out[k] = one(int(x[k]), int(y[k]), x.dtype)
+        return out
+
+    return reference
+
+
+def _shift_draw(*shapes: tuple[int, ...]) -> Draw:
+    def draw(rng: np.random.Generator, dtype: np.dtype) -> tuple:
+        info = np.iinfo(dtype)
+        x = rng.integers(info.min, info.max, shapes[0], dtype=dtype, endpoint=True)
+        low = -2 if dtype.kind == "i" else 0
+        y = np.asarray(rng.integers(low, _bits(dtype) + 2, shapes[1])).astype(dtype)
+        return np.asarray(x, dtype), y
+
+    return draw
+
+
+for _p, _k in (
+    (e.shift_left_p, "left"),
+    (e.shift_right_arithmetic_p, "arithmetic"),
+    (e.shift_right_logical_p, "logical"),
+):
+    row(
+        _p.name,
+        _p,
+        _p.bind1,
+        _shift(_k),
+        _shift_draw((6, 5), (6, 5)),
+        INTS,
+        edges=(_shift_draw((), ()), _shift_draw((0, 2), (0, 2)), _shift_draw((3,), ())),
+    )
+
+
+def _per_integer(count: Callable[[int, int], int]) -> Callable[..., Any]:
+    def reference(x: np.ndarray) -> np.ndarray:
+        out = np.empty(x.shape, x.dtype)
+        for k in np.ndindex(*x.shape):
+            n = _bits(x.dtype)
+            out[k] = count(int(x[k]) % (1 << n), n)
+        return out
+
+    return reference
+
+
+def _any_integer(*shapes: tuple[int, ...]) -> Draw:
+    return lambda rng, dtype: tuple(_shift_draw(shape, ())(rng, dtype)[0] for shape in shapes)
+
+
+for _p, _count in (
+    (e.population_count_p, lambda pattern, n: pattern.bit_count()),
+    (e.clz_p, lambda pattern, n: n - pattern.bit_length()),
+):
+    row(
+        _p.name,
+        _p,
+        _p.bind1,
+        _per_integer(_count),
+        _any_integer((4, 4)),
+        INTS,
+        edges=(_any_integer(()), _any_integer((0, 2))),
+    )
+
+binary(e.max_p, np.maximum, ANY)
+binary(e.min_p, np.minimum, ANY)
+row(
+    "max-ties",
+    e.max_p,
+    lambda x: e.max_p.bind1(x, x),
+    np.asarray,
+    normal((3,)),
+    ("float32", "float64"),
+)
+
+
+def _select(which: Any, *cases: Any) -> Any:
+    which = which.astype(int)
+    return np.choose(which, [np.broadcast_to(a, np.broadcast_shapes(which.shape, *(b.shape for b in cases))) for a in cases])  # fmt: skip
+
+
+def _select_draw(
+    which: Any, which_shape: tuple[int, ...], *shapes: tuple[int, ...]
+) -> Draw:
+    return lambda rng, dtype: (which(which_shape)(rng), *normal(*shapes)(rng, dtype))
+
+
+def _three(shape: tuple[int, ...]) -> Any:
+    return integers(0, 3, shape)
+
+
+for _name, _draw, _arity in (
+    ("bool", _select_draw(booleans, (3, 4), (3, 4), (3, 4)), 2),
+    ("bool-scalar-which", _select_draw(booleans, (), (3, 4), (3, 4)), 2),
+    ("bool-scalar-case", _select_draw(booleans, (3, 4), (), (3, 4)), 2),
+    ("bool-scalar-cases", _select_draw(booleans, (3, 4), (), ()), 2),
+    ("int", _select_draw(_three, (3, 4), (3, 4), (3, 4), (3, 4)), 3),
+):
+    _which = booleans if _arity == 2 else _three
+    row(
+        f"select_n-{_name}",
+        e.select_n_p,
+        e.select_n_p.bind1,
+        _select,
+        _draw,
+        ANY,
+        edges=(
+            _select_draw(_which, (), *[()] * _arity),
+            _select_draw(_which, (0, 2), *[(0, 2)] * _arity),
+        ),
+        linear=(tuple(range(1, _arity + 1)),),
+    )
+
+
+def _clamp_draw(low: tuple, shape: tuple, high: tuple) -> Draw:
+    def draw(rng: np.random.Generator, dtype: np.dtype) -> tuple:
+        if dtype.kind in "iu":
+            a, x, b = (np.asarray(rng.integers(0, 9, n)).astype(dtype) for n in (low, shape, high))
+            return a, x, b
+        # Bounds lie in (-1, -0.6) and (0.6, 1), and x leaves a gap around both.
+        x = rng.choice([-1.5, 0.0, 1.5], shape) + rng.uniform(-0.3, 0.3, shape)
+        return tuple(
+            np.asarray(v).astype(dtype)
+            for v in (rng.uniform(-1, -0.6, low), x, rng.uniform(0.6, 1, high))
+        )
+
+    return draw
+
+
+row(
+    "clamp",
+    e.clamp_p,
+    e.clamp_p.bind1,
+    lambda low, x, high: np.minimum(np.maximum(low, x), high),
+    _clamp_draw((3, 4), (3, 4), (3, 4)),
+    INTS + FLOATS,
+    edges=(_clamp_draw((), (), ()), _clamp_draw((), (0, 3), ())),
+)
+row(
+    "clamp-scalar-bounds",
+    e.clamp_p,
+    e.clamp_p.bind1,
+    lambda low, x, high: np.minimum(np.maximum(low, x), high),
+    _clamp_draw((), (3, 4), ()),
+)
+
+
+def _converted(new: str) -> Callable[..., Any]:
+    dtype = dtype_of(new)
+
+    def reference(x: np.ndarray) -> Any:
+        if x.dtype.kind == "c" and dtype.kind not in "cb":
+            x = x.real
+        if x.dtype.kind in "fV" and dtype.kind in "iu":
+            info = np.iinfo(dtype)
+            # Toward zero, limited to the range.
+            clean = [0 if v != v else min(max(int(v), info.min), info.max) for v in x.ravel()]
+            return np.array(clean, dtype).reshape(x.shape)
+        return x.astype(dtype)
+
+    return reference
+
+
+for _new in ("bool", "int8", "uint8", "int32", "int64", "float16", "bfloat16", "float32", "float64",
+             "complex64", "complex128"):  # fmt: skip
+    row(
+        f"convert_element_type-{_new}",
+        e.convert_element_type_p,
+        bind(e.convert_element_type_p, new_dtype=dtype_of(_new), weak_type=False),
+        _converted(_new),
+        normal((3, 4)),
+        ANY,
+        edges=(normal(()), normal((0, 3))),
+        # The difference of a result rounded to few digits is no derivative.
+        skip={}
+        if _new in ("bool", "int8", "uint8", "int32", "int64", "float64", "complex128")
+        else {
+            name: "differences see the rounding to a narrow dtype" for name in ("jvp", "second_order")
+        }
+        | {"transpose": "the narrow dtype rounds the pairing", "linear_transpose": "likewise"},
+        linear=((0,),) if _new in ("float64", "complex128") else (),
+        own_dtype=True,
+        ulps=0,
+    )
+
+
+def _reduced_precision(exponent_bits: int, mantissa_bits: int) -> Callable[..., Any]:
+    def reference(x: np.ndarray) -> np.ndarray:
+        wide = x.astype(np.float64)
+        mantissa, exponent = np.frexp(wide)
+        step = 2.0 ** (mantissa_bits + 1)
+        rounded = np.ldexp(np.rint(mantissa * step) / step, exponent)
+        bias = 2 ** (exponent_bits - 1) - 1
+        largest = 2.0**bias * (2 - 2.0**-mantissa_bits)
+        rounded = np.where(np.abs(rounded) > largest, np.copysign(np.inf, wide), rounded)
+        return np.where(np.abs(rounded) < 2.0 ** (1 - bias), np.copysign(0, wide), rounded)
+
+    return reference
+
+
+_ROUNDS = "declared to have the derivative of the identity, which differences do not see"
+for _bits_pair in ((5, 7), (8, 3), (3, 2)):
+    row(
+        f"reduce_precision-{_bits_pair}",
+        e.reduce_precision_p,
+        bind(e.reduce_precision_p, exponent_bits=_bits_pair[0], mantissa_bits=_bits_pair[1]),
+        _reduced_precision(*_bits_pair),
+        normal((3, 4)),
+        ("float16", "float32", "float64") if _bits_pair[0] <= 5 else ("float32", "float64"),
+        edges=(normal(()), normal((0, 3))),
+        own_dtype=True,
+        ulps=0,
+        skip=dict.fromkeys(("jvp", "second_order", "transpose"), _ROUNDS),
+    )
+
+
+def _bitcast(new: str) -> Callable[..., Any]:
+    dtype = np.dtype(new)
+
+    def reference(x: np.ndarray) -> np.ndarray:
+        x = np.ascontiguousarray(x)
+        if dtype.itemsize == x.dtype.itemsize:
+            return x.reshape(-1).view(dtype).reshape(x.shape)
+        if dtype.itemsize < x.dtype.itemsize:
+            ratio = x.dtype.itemsize // dtype.itemsize
+            return x.reshape(-1).view(dtype).reshape((*x.shape, ratio))
+        return x.reshape(-1).view(dtype).reshape(x.shape[:-1])
+
+    return reference
+
+
+for _new, _from, _shape, _more in (
+    ("int32", ("float32", "uint32"), (3, 4), ((), (0, 3))),
+    ("float64", ("int64", "uint64"), (3, 4), ((), (0, 3))),
+    ("uint8", ("float32", "int16", "float64"), (3, 4), ((), (0, 3))),
+    ("uint16", ("float16",), (3, 4), ((), (0, 3))),
+    ("int64", ("int32", "float32"), (3, 2), ((2,), (0, 2))),
+):
+    row(
+        f"bitcast_convert_type-{_new}",
+        e.bitcast_convert_type_p,
+        bind(e.bitcast_convert_type_p, new_dtype=np.dtype(_new)),
+        _bitcast(_new),
+        normal(_shape),
+        _from,
+        edges=tuple(normal(m) for m in _more),
+        own_dtype=True,
+        ulps=0,
+        skip=dict.fromkeys(("jvp", "second_order"), "reads bits: it has no derivative"),
+    )
+
+_STOPS = "declared to have the derivative 0, which differences do not see"
+unary(
+    e.stop_gradient_p,
+    np.asarray,
+    ANY,
+    skip=dict.fromkeys(("jvp", "second_order"), _STOPS),
+)
+unary(e.erf_p, scipy.special.erf, FLOATS)
+unary(e.erfc_p, scipy.special.erfc, FLOATS, ulps=8)
+unary(e.erf_inv_p, scipy.special.erfinv, FLOATS, -0.8, 0.8, ulps=8)
+unary(e.lgamma_p, scipy.special.gammaln, FLOATS, 2.3, 5, ulps=8)
+unary(e.digamma_p, scipy.special.psi, FLOATS, 2, 5, ulps=8)
+
+
+def _polygamma_draw(shape: tuple[int, ...]) -> Draw:
+    return lambda rng, dtype: (
+        np.asarray(rng.integers(0, 3, shape)).astype(dtype),
+        sample(rng, dtype, 1.5, 4, shape),
+    )
+
+
+row(
+    "polygamma",
+    e.polygamma_p,
+    e.polygamma_p.bind1,
+    lambda m, x: scipy.special.polygamma(m.astype(int), x),
+    _polygamma_draw((3, 4)),
+    FLOATS,
+    edges=(_polygamma_draw(()), _polygamma_draw((0, 3))),
+    differentiable=(1,),
+    ulps=32,  # scipy's zeta in float32
+)
+unary(e.bessel_i0e_p, scipy.special.i0e, FLOATS, ulps=8)
+unary(e.bessel_i1e_p, scipy.special.i1e, FLOATS, ulps=8)
+unary(e.sinc_p, np.sinc, INEXACT, ulps=16)
+
+
+def _sinc_derivative(order: int) -> Callable[..., Any]:
+    # sinc is the integral of cos(pi x t) over t in [0, 1]: Gauss-Legendre is exact to rounding here.
+    nodes, weights = np.polynomial.legendre.leggauss(40)
+    t, w = (nodes + 1) / 2, weights / 2
+
+    def reference(x: np.ndarray) -> Any:
+        phase = np.pi * np.asarray(x)[..., None] * t + order * np.pi / 2
+        return ((np.pi * t) ** order * np.cos(phase)) @ w
+
+    return reference
+
+
+for _order in (1, 2, 3):
+    unary(
+        e.sinc_derivative_p,
+        _sinc_derivative(_order),
+        INEXACT,
+        params={"order": _order},
+        suffix=f"-{_order}",
+        ulps=64,  # the recurrence loses digits where it leaves the series
+    )
+
+# -- shaping --------------------------------------------------------------------------------------
+
+
+def linear_row(
+    name: str,
+    primitive: Primitive,
+    params: dict[str, Any],
+    reference: Callable[..., Any],
+    *shapes: tuple[int, ...],
+    dtypes: tuple[str, ...] = ANY,
+    **options: Any,
+) -> None:
+    """A row for a primitive that is linear in all its operands together."""
+    row(
+        f"{primitive.name}-{name}",
+        primitive,
+        bind(primitive, **params),
+        reference,
+        normal(*shapes),
+        dtypes,
+        linear=(tuple(range(len(shapes))),),
+        **options,
+    )
+
+
+def _broadcast(shape: tuple[int, ...], dims: tuple[int, ...]) -> Callable[..., Any]:
+    def reference(x: np.ndarray) -> np.ndarray:
+        sizes = [1] * len(shape)
+        for n, d in zip(x.shape, dims, strict=True):
+            sizes[d] = n
+        return np.broadcast_to(x.reshape(sizes), shape)
+
+    return reference
+
+
+for _name, _x, _shape, _dims in (
+    ("scalar", (), (2, 3), ()),
+    ("rows", (3,), (2, 3), (1,)),
+    ("columns", (2,), (2, 3), (0,)),
+    ("stretched", (2, 1, 4), (2, 3, 5, 4), (0, 1, 3)),
+    ("ones", (1, 1), (1, 4, 1), (0, 2)),
+    ("to-empty", (1, 3), (0, 3), (0, 1)),
+    ("empty", (0,), (2, 0), (1,)),
+    ("scalar-to-scalar", (), (), ()),
+):
+    linear_row(
+        _name,
+        s.broadcast_in_dim_p,
+        {"shape": _shape, "broadcast_dimensions": _dims},
+        _broadcast(_shape, _dims),
+        _x,
+    )
+
+for _x, _new in (((3, 4), (2, 6)), ((6,), (1, 2, 3, 1)), ((1, 1), ()), ((), (1,)), ((0, 3), (0,))):
+    linear_row(
+        f"{_x}-{_new}",
+        s.reshape_p,
+        {"new_sizes": _new},
+        lambda x, new=_new: x.reshape(new),
+        _x,
+    )
+
+for _x, _perm in (((2, 3), (1, 0)), ((2, 3, 4), (2, 0, 1)), ((2, 3, 4), (0, 2, 1)), ((), ()),
+                  ((0, 3, 2), (2, 1, 0))):  # fmt: skip
+    linear_row(
+        f"{_x}-{_perm}",
+        s.transpose_p,
+        {"permutation": _perm},
+        lambda x, perm=_perm: x.transpose(perm),
+        _x,
+    )
+
+for _x, _dims in (((3,), (0,)), ((2, 3), (1,)), ((2, 3, 4), (0, 2)), ((0, 2), (0, 1)), ((), ())):
+    linear_row(
+        f"{_x}-{_dims}",
+        s.rev_p,
+        {"dimensions": _dims},
+        lambda x, dims=_dims: np.flip(x, dims),
+        _x,
+    )
+
+for _shapes, _dim in (
+    (((2, 3), (1, 3)), 0),
+    (((2, 3), (2, 1), (2, 2)), 1),
+    (((3,),), 0),
+    (((0, 2), (3, 2)), 0),
+    (((0,), (0,)), 0),
+):
+    linear_row(
+        f"{_shapes}-{_dim}",
+        s.concatenate_p,
+        {"dimension": _dim},
+        lambda *xs, dim=_dim: np.concatenate(xs, dim),
+        *_shapes,
+    )
+
+
+def _pad(config: tuple) -> Callable[..., Any]:
+    def reference(x: np.ndarray, value: np.ndarray) -> np.ndarray:
+        for axis, (low, high, interior) in enumerate(config):
+            n = x.shape[axis]
+            size = low + high + n + max(n - 1, 0) * interior
+            out = np.full((*x.shape[:axis], size, *x.shape[axis + 1 :]), value, x.dtype)
+            for k in range(n):
+                at = low + k * (interior + 1)
+                if 0 <= at < size:
+                    out[(slice(None),) * axis + (at,)] = x[(slice(None),) * axis + (k,)]
+            x = out
+        return x
+
+    return reference
+
+
+for _name, _x, _config in (
+    ("edges", (3,), ((1, 2, 0),)),
+    ("interior", (3, 2), ((0, 0, 1), (1, 0, 2))),
+    ("negative", (5,), ((-1, -2, 0),)),
+    ("negative-interior", (4, 3), ((-2, 1, 2), (2, -3, 1))),
+    ("negative-to-nothing", (3,), ((-3, 0, 0),)),
+    ("negative-beyond", (2,), ((-3, 4, 0),)),
+    ("scalar", (), ()),
+    ("empty", (0, 2), ((2, 1, 3), (0, 0, 0))),
+):
+    linear_row(_name, s.pad_p, {"padding_config": _config}, _pad(_config), _x, ())
+
+for _x, _start, _limit, _step in (
+    ((5,), (1,), (4,), (1,)),
+    ((7, 4), (0, 1), (7, 4), (3, 2)),
+    ((7,), (2,), (6,), (5,)),
+    ((5, 3), (2, 0), (2, 3), (1, 1)),
+    ((0, 2), (0, 0), (0, 2), (1, 1)),
+    ((), (), (), ()),
+):
+    linear_row(
+        f"{_x}-{_start}-{_limit}-{_step}",
+        s.slice_p,
+        {"start_indices": _start, "limit_indices": _limit, "strides": _step},
+        lambda x, a=_start, b=_limit, d=_step: x[tuple(map(slice, a, b, d))],
+        _x,
+    )
+
+for _dtype, _shape, _dim in (("int32", (4,), 0), ("float32", (2, 3), 1), ("uint8", (2, 0, 3), 0),
+                             ("bfloat16", (3, 2), 0), ("complex64", (2, 3), 1)):  # fmt: skip
+    row(
+        f"iota-{_dtype}-{_shape}-{_dim}",
+        s.iota_p,
+        # The unused argument lets the row pass through the checkers.
+        lambda x, dtype=_dtype, shape=_shape, dim=_dim: s.iota_p.bind1(
+            dtype=dtype_of(dtype), shape=shape, dimension=dim
+        ),
+        lambda x, dtype=_dtype, shape=_shape, dim=_dim: np.indices(shape)[dim].astype(
+            dtype_of(dtype)
+        ),
+        normal((2,)),
+        ("float64",),
+    )
+
+# -- reductions -----------------------------------------------------------------------------------
+
+_REDUCED = (((3, 4), (0,)), ((3, 4), (1,)), ((3, 4), (0, 1)), ((2, 3, 4), (0, 2)), ((2, 3), ()),
+            ((), ()))  # fmt: skip
+_EMPTY = (((0, 3), (0,)), ((0, 3), (1,)), ((2, 0), (0, 1)))
+
+
+def _extremum_reference(which: str) -> Callable[..., Any]:
+    def reference(x: np.ndarray, axes: tuple[int, ...]) -> Any:
+        ufunc = np.maximum if which == "max" else np.minimum
+        if math.prod([x.shape[a] for a in axes]):
+            return ufunc.reduce(x, axis=axes)
+        shape = [n for k, n in enumerate(x.shape) if k not in axes]
+        if x.dtype.kind == "b":
+            return np.full(shape, which == "min")
+        if x.dtype.kind in "iu":
+            info = np.iinfo(x.dtype)
+            return np.full(shape, info.min if which == "max" else info.max, x.dtype)
+        value = -np.inf if which == "max" else np.inf
+        if x.dtype.kind == "c":
+            value = complex(value, value)
+        return np.full(shape, value)
+
+    return reference
+
+
+for _p, _f, _dtypes in (
+    (r.reduce_sum_p, lambda x, axes: np.sum(x, axis=axes, dtype=x.dtype), NUMBERS),
+    (r.reduce_prod_p, lambda x, axes: np.prod(x, axis=axes, dtype=x.dtype), NUMBERS),
+    (r.reduce_max_p, _extremum_reference("max"), ANY),
+    (r.reduce_min_p, _extremum_reference("min"), ANY),
+    (r.reduce_and_p, lambda x, axes: np.bitwise_and.reduce(x, axis=axes), BOOL + INTS),
+    (r.reduce_or_p, lambda x, axes: np.bitwise_or.reduce(x, axis=axes), BOOL + INTS),
+    (r.reduce_xor_p, lambda x, axes: np.bitwise_xor.reduce(x, axis=axes), BOOL + INTS),
+):
+    for _x, _axes in _REDUCED + _EMPTY:
+        row(
+            f"{_p.name}-{_x}-{_axes}",
+            _p,
+            bind(_p, axes=_axes),
+            lambda x, f=_f, axes=_axes: f(x, axes),
+            normal(_x),
+            _dtypes,
+            linear=((0,),) if _p is r.reduce_sum_p else (),
+            ulps=8,
+        )
+row(
+    "reduce_sum-blocks",  # long enough for the kernel's sums by blocks
+    r.reduce_sum_p,
+    bind(r.reduce_sum_p, axes=(0,)),
+    lambda x: np.sum(x, axis=0, dtype=x.dtype),
+    normal((700, 3)),
+    FLOATS + COMPLEXES,
+    linear=((0,),),
+    ulps=512,  # terms of both signs cancel
+)
+row(
+    "reduce_prod-zeros",
+    r.reduce_prod_p,
+    bind(r.reduce_prod_p, axes=(1,)),
+    lambda x: np.prod(x, axis=1),
+    lambda rng, dtype: (
+        np.asarray(rng.uniform(0.5, 2, (4, 5)) * [[1] * 5, [0, 1, 1, 1, 1], [1, 0, 0, 1, 1], [0] * 5], dtype),
+    ),
+    ("float32", "float64"),
+)  # fmt: skip
+_ARGUMENTS = (((3, 4), 0, "int32"), ((3, 4), 1, "int64"), ((5,), 0, "uint8"), ((0, 2), 1, "int32"))
+for _p, _f in ((r.argmax_p, np.argmax), (r.argmin_p, np.argmin)):
+    for _x, _axis, _index in _ARGUMENTS:
+        row(
+            f"{_p.name}-{_x}-{_axis}-{_index}",
+            _p,
+            bind(_p, axes=(_axis,), index_dtype=np.dtype(_index)),
+            lambda x, f=_f, axis=_axis, index=_index: f(x, axis=axis).astype(index),
+            normal(_x),
+            ORDERED,
+        )
+
+# -- cumulative -----------------------------------------------------------------------------------
+
+_CUMULATED = (((4,), 0), ((3, 5), 1), ((6, 2), 0), ((1, 2), 0), ((0, 2), 0), ((2, 0), 0))
+for _p, _f, _dtypes in (
+    (u.cumsum_p, np.add, NUMBERS),
+    (u.cumprod_p, np.multiply, NUMBERS),
+    (u.cummax_p, np.maximum, ANY),
+    (u.cummin_p, np.minimum, ANY),
+    (u.cumlogsumexp_p, np.logaddexp, FLOATS),
+):
+    for _x, _axis in _CUMULATED:
+        for _reverse in (False, True):
+            row(
+                f"{_p.name}-{_x}-{_axis}{'-reverse' if _reverse else ''}",
+                _p,
+                bind(_p, axis=_axis, reverse=_reverse),
+                lambda x, f=_f, axis=_axis, back=_reverse: (
+                    np.flip(f.accumulate(np.flip(x, axis), axis=axis, dtype=x.dtype), axis)
+                    if back
+                    else f.accumulate(x, axis=axis, dtype=x.dtype)
+                ),
+                normal(_x),
+                _dtypes,
+                linear=((0,),) if _p is u.cumsum_p else (),
+                ulps=8,
+            )
+row(
+    "cumprod-zeros",
+    u.cumprod_p,
+    bind(u.cumprod_p, axis=0, reverse=False),
+    np.cumprod,
+    lambda rng, dtype: (np.asarray(rng.uniform(0.5, 2, 7) * [1, 1, 0, 1, 1, 0, 1], dtype),),
+    ("float32", "float64"),
+)
+
+# -- contractions ---------------------------------------------------------------------------------
+
+
+def _dot_general(numbers: Any) -> Callable[..., Any]:
+    (lc, rc), (lb, rb) = numbers
+
+    def reference(x: np.ndarray, y: np.ndarray) -> Any:
+        letters = iter("abcdefghijklmnop")
+        left = [next(letters) for _ in range(x.ndim)]
+        right = [next(letters) for _ in range(y.ndim)]
+        for a, b in zip((*lc, *lb), (*rc, *rb), strict=True):
+            right[b] = left[a]
+        out = [left[a] for a in lb]
+        out += [left[a] for a in range(x.ndim) if a not in lc and a not in lb]
+        out += [right[b] for b in range(y.ndim) if b not in rc and b not in rb]
+        text = f"{''.join(left)},{''.join(right)}->{''.join(out)}"
+        return np.einsum(text, x, y)
+
+    return reference
+
+
+for _name, _x, _y, _numbers in (
+    ("matrices", (3, 4), (4, 5), (((1,), (0,)), ((), ()))),
+    ("vectors", (4,), (4,), (((0,), (0,)), ((), ()))),
+    ("matrix-vector", (3, 4), (4,), (((1,), (0,)), ((), ()))),
+    ("first-axes", (4, 3), (4, 2), (((0,), (0,)), ((), ()))),
+    ("batched", (2, 3, 4), (2, 4, 5), (((2,), (1,)), ((0,), (0,)))),
+    ("batch-last", (3, 4, 2), (4, 2, 5), (((1,), (0,)), ((2,), (1,)))),
+    ("two-contracted", (2, 3, 4), (4, 5, 3), (((1, 2), (2, 0)), ((), ()))),
+    ("two-batches", (2, 3, 4), (3, 2, 4), (((2,), (2,)), ((0, 1), (1, 0)))),
+    ("outer", (2,), (3,), (((), ()), ((), ()))),
+    ("scalars", (), (), (((), ()), ((), ()))),
+    ("nothing-contracted", (2, 3), (2, 4), (((), ()), ((0,), (0,)))),
+    ("empty-sum", (2, 0), (0, 3), (((1,), (0,)), ((), ()))),
+    ("empty", (0, 3), (3, 2), (((1,), (0,)), ((), ()))),
+    ("elementwise", (2, 3), (2, 3), (((), ()), ((0, 1), (0, 1)))),
+):
+    row(
+        f"dot_general-{_name}",
+        c.dot_general_p,
+        bind(c.dot_general_p, dimension_numbers=_numbers, preferred_element_type=None),
+        _dot_general(_numbers),
+        normal(_x, _y),
+        NUMBERS,
+        linear=((0,), (1,)),
+        ulps=16,
+    )
+for _old, _new in (("float16", "float32"), ("bfloat16", "float32"), ("float32", "float64"),
+                   ("int8", "int32"), ("int32", "float32"), ("complex64", "complex128")):  # fmt: skip
+    row(
+        f"dot_general-preferred-{_old}-{_new}",
+        c.dot_general_p,
+        bind(
+            c.dot_general_p,
+            dimension_numbers=(((1,), (0,)), ((), ())),
+            preferred_element_type=np.dtype(_new),
+        ),
+        lambda x, y, new=_new: np.matmul(x.astype(new), y.astype(new)),
+        normal((3, 4), (4, 2)),
+        (_old,),
+        ulps=16,
+    )
+
+# -- indexing -------------------------------------------------------------------------------------
+
+
+def _clamped_window(x: np.ndarray, starts: Sequence[Any], sizes: Sequence[int]) -> tuple:
+    at = [min(max(int(k), 0), n - m) for k, n, m in zip(starts, x.shape, sizes, strict=True)]
+    return tuple(slice(k, k + m) for k, m in zip(at, sizes, strict=True))
+
+
+def _dynamic_update(x: np.ndarray, new: np.ndarray, *starts: Any) -> np.ndarray:
+    out = x.copy()
+    out[_clamped_window(x, starts, new.shape)] = new
+    return out
+
+
+for _x, _sizes in (((6,), (3,)), ((4, 5), (2, 5)), ((4, 5), (1, 3)), ((3,), (0,)), ((0, 2), (0, 1)),
+                   ((), ())):  # fmt: skip
+    _starts = [integers(-2, 7, ()) for _ in _x]
+    row(
+        f"dynamic_slice-{_x}-{_sizes}",
+        i.dynamic_slice_p,
+        bind(i.dynamic_slice_p, slice_sizes=_sizes),
+        lambda x, *starts, sizes=_sizes: x[_clamped_window(x, starts, sizes)],
+        with_also(normal(_x), *_starts),
+        ANY,
+        linear=((0,),),
+    )
+    row(
+        f"dynamic_update_slice-{_x}-{_sizes}",
+        i.dynamic_update_slice_p,
+        i.dynamic_update_slice_p.bind1,
+        _dynamic_update,
+        with_also(normal(_x, _sizes), *_starts),
+        ANY,
+        linear=((0, 1),),
+    )
+row(
+    "dynamic_slice-uint8-starts",
+    i.dynamic_slice_p,
+    bind(i.dynamic_slice_p, slice_sizes=(2, 2)),
+    lambda x, *starts: x[_clamped_window(x, starts, (2, 2))],
+    with_also(normal((4, 5)), integers(0, 9, (), "uint8"), integers(0, 9, (), "uint8")),
+    ("float64",),
+    linear=((0,),),
+)
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Dimension numbers of a gather, and of the scatter that is its transpose."""
+
+    x: tuple[int, ...]
+    indices: tuple[int, ...]
+    offset: tuple[int, ...]
+    collapsed: tuple[int, ...]
+    mapped: tuple[int, ...]
+    sizes: tuple[int, ...]
+    batching: tuple[int, ...] = ()
+    indices_batching: tuple[int, ...] = ()
+
+    def places(self, x: np.ndarray, indices: np.ndarray, sizes: Any) -> Any:
+        """(index of the batch in the merged layout, window in x, is it inside as it stands?)"""
+        left_out = {*self.collapsed, *self.batching}
+        batch = indices.shape[:-1]
+        rank = len(batch) + x.ndim - len(left_out)
+        for b in np.ndindex(*batch):
+            start = [0] * x.ndim
+            for k, d in enumerate(self.mapped):
+                start[d] = int(indices[(*b, k)])
+            for d, ib in zip(self.batching, self.indices_batching, strict=True):
+                start[d] = b[ib]
+            inside = all(0 <= a <= n - m for a, n, m in zip(start, x.shape, sizes, strict=True))
+            start = [min(max(a, 0), n - m) for a, n, m in zip(start, x.shape, sizes, strict=True)]
+            rest = iter(b)
+            at = tuple(slice(None) if k in self.offset else next(rest) for k in range(rank))
+            yield at, tuple(slice(a, a + m) for a, m in zip(start, sizes, strict=True)), inside
+
+    def window(self, sizes: Any) -> tuple[int, ...]:
+        left_out = {*self.collapsed, *self.batching}
+        return tuple(m for d, m in enumerate(sizes) if d not in left_out)
+
+    @property
+    def merged(self) -> tuple[int, ...]:
+        batch, window = iter(self.indices[:-1]), iter(self.window(self.sizes))
+        rank = len(self.indices) - 1 + len(self.window(self.sizes))
+        return tuple(next(window) if k in self.offset else next(batch) for k in range(rank))
+
+    def gather(self, mode: str, fill: Any) -> Callable[..., Any]:
+        def reference(x: np.ndarray, indices: np.ndarray) -> np.ndarray:
+            out = np.empty(self.merged, x.dtype)
+            for at, window, inside in self.places(x, indices, self.sizes):
+                out[at] = x[window].reshape(self.window(self.sizes))
+                if mode == "fill" and not inside:
+                    out[at] = fill
+            return out
+
+        return reference
+
+    def scatter(self, mode: str, join: Any) -> Callable[..., Any]:
+        def reference(x: np.ndarray, indices: np.ndarray, new: np.ndarray) -> np.ndarray:
+            out = x.copy()
+            for at, window, inside in self.places(x, indices, self.sizes):
+                if mode == "clip" or inside:
+                    update = new[at].reshape([k.stop - k.start for k in window])
+                    out[window] = update if join is None else join(out[window], update)
+            return out
+
+        return reference
+
+    def gather_numbers(self) -> Any:
+        return i.GatherDimensionNumbers(
+            self.offset, self.collapsed, self.mapped, self.batching, self.indices_batching
+        )
+
+    def scatter_numbers(self) -> Any:
+        return i.ScatterDimensionNumbers(
+            self.offset, self.collapsed, self.mapped, self.batching, self.indices_batching
+        )
+
+
+WINDOWS = {
+    "rows": Windows((5, 3), (4, 1), (1,), (0,), (0,), (1, 3)),
+    "elements": Windows((5, 3), (4, 2), (), (0, 1), (0, 1), (1, 1)),
+    "swapped-columns": Windows((5, 3), (4, 2), (), (0, 1), (1, 0), (1, 1)),
+    "columns-first": Windows((3, 5), (2, 4, 1), (0,), (1,), (1,), (3, 1)),
+    "windows": Windows((6, 4), (3, 2), (1, 2), (), (0, 1), (2, 3)),
+    "windows-in-front": Windows((6, 4), (3, 2), (0, 1), (), (0, 1), (2, 3)),
+    "one-window": Windows((5,), (1,), (0,), (), (0,), (2,)),
+    "batched": Windows((3, 5), (3, 2, 1), (), (1,), (1,), (1, 1), (0,), (0,)),
+    "batched-windows": Windows((3, 5, 4), (2, 3, 1), (2, 3), (), (1,), (1, 2, 4), (0,), (1,)),
+    "no-columns": Windows((3, 2), (2, 0), (1, 2), (), (), (2, 2)),
+    "empty-indices": Windows((5, 3), (0, 1), (1,), (0,), (0,), (1, 3)),
+    "empty-window": Windows((5, 3), (2, 1), (1,), (0,), (0,), (1, 0)),
+}
+
+
+def _window_draw(w: Windows, updates: bool, unique: bool, low: int, high: int) -> Draw:
+    def draw(rng: np.random.Generator, dtype: np.dtype) -> tuple:
+        columns = w.indices[-1]
+        indices = rng.integers(low, high, w.indices)
+        if unique and columns == 1 and not w.batching and w.sizes[w.mapped[0]] == 1:
+            n = math.prod(w.indices[:-1])
+            indices = rng.permutation(np.arange(low, low + max(n, high - low)))[:n]
+            indices = indices.reshape(w.indices)
+        shapes = (w.x, w.merged) if updates else (w.x,)
+        x, *new = normal(*shapes)(rng, dtype)
+        return x, indices.astype(np.int32), *new
+
+    return draw
+
+
+for _name, _w in WINDOWS.items():
+    for _mode, _fill in (("clip", None), ("fill", 7), ("promise_in_bounds", None)):
+        _low, _high = (-2, 7) if _mode != "promise_in_bounds" else (0, 1)
+        row(
+            f"gather-{_name}-{_mode}",
+            i.gather_p,
+            functools.partial(
+                i.gather,
+                dimension_numbers=_w.gather_numbers(),
+                slice_sizes=_w.sizes,
+                mode=_mode,
+                fill_value=_fill if _fill is None else np.int8(_fill),
+            ),
+            _w.gather(_mode, _fill),
+            _window_draw(_w, False, False, _low, _high),
+            # The fill value is a constant, so with it the gather is affine.
+            tuple(d for d in ANY if d != "bool" or _mode != "fill"),
+            linear=((0,),) if _mode != "fill" else (),
+        )
+    for _f, _p, _join in (
+        (i.scatter, i.scatter_p, None),
+        (i.scatter_add, i.scatter_add_p, np.add),
+        (i.scatter_mul, i.scatter_mul_p, np.multiply),
+        (i.scatter_min, i.scatter_min_p, np.minimum),
+        (i.scatter_max, i.scatter_max_p, np.maximum),
+    ):
+        for _mode in ("clip", "drop"):
+            # Where windows overlap, it is not said which update a plain scatter keeps.
+            _apart = _p is i.scatter_p and _name not in ("rows", "columns-first", "one-window",
+                                                         "no-columns", "empty-indices",
+                                                         "empty-window")  # fmt: skip
+            _once = _p is i.scatter_p
+            if _once and _mode == "clip" and _name == "rows":
+                _low, _high = 0, 5
+            else:
+                _low, _high = -2, 7
+            if _apart or (_once and _name in ("no-columns", "columns-first")):
+                continue
+            row(
+                f"{_p.name}-{_name}-{_mode}",
+                _p,
+                functools.partial(_f, dimension_numbers=_w.scatter_numbers(), mode=_mode),
+                _w.scatter(_mode, _join),
+                _window_draw(_w, True, _once, _low, _high),
+                tuple(
+                    d
+                    for d in (ORDERED if _join in (np.minimum, np.maximum) else ANY)
+                    if d != "bool" or _join is None
+                ),
+                linear=((0, 2),) if _p is i.scatter_add_p else ((0,),) if _p is i.scatter_mul_p else (),
+                # Many windows meet in one place, so products of 2-byte floats round often.
+                ulps=32,
+                second_order=_p is not i.scatter_mul_p,  # see scatter_mul's docstring
+            )  # fmt: skip
+
+# -- jit ------------------------------------------------------------------------------------------
+
+row(
+    "jit",
+    jit_p,
+    mgefn.jit(lambda x, y: e.sin(x) * y + x),
+    lambda x, y: np.sin(x) * y + x,
+    normal((3, 4), (3, 4)),
+    ("float32", "float64", "complex128"),
+    edges=(normal((), ()), normal((0, 2), (0, 2))),
+)
+row(
+    "jit-linear",
+    jit_p,
+    mgefn.jit(lambda x, y: (x * 2 + y, y)),
+    lambda x, y: (x * 2 + y, y),
+    normal((3, 4), (3, 4)),
+    ("float32", "float64", "complex128"),
+    linear=((0, 1),),
+)
+row(
+    "jit-integers",
+    jit_p,
+    mgefn.jit(lambda x, k: (x * 2, k + 1)),
+    lambda x, k: (x * 2, k + 1),
+    with_also(normal((3,)), integers(0, 5, (3,))),
+    ("float64",),
+)
+
+CASES: tuple[OpCase, ...] = tuple(ROWS)
