@@ -1,7 +1,7 @@
 """Looking into functions while they run, under every transformation.
 
-What is printed under grad is the value, under vmap each example by itself, and under jit the value at
-run time, once for each call.
+What is printed under grad is the value, under vmap each example by itself, and under jit the value
+at run time, once for each call.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ class _Formatter(string.Formatter):
         if unused or left:
             shown = ", ".join([*(f"number {i}" for i in unused), *left])
             raise ArgumentError(
-                f"debug.print: the format does not use the argument {shown}. Put {{}} where it goes."
+                f"debug.print: the format does not use the argument {shown}. "
+                "Put {} where it goes."
             )
 
 

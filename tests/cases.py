@@ -184,6 +184,9 @@ def unary(
     )
 
 
+_ONE_OF_A_KIND = ("bool", "int32", "float64", "complex128")
+
+
 def binary(
     primitive: Primitive,
     reference: Callable[..., Any],
@@ -204,7 +207,7 @@ def binary(
             primitive.bind1,
             reference,
             draw(*shapes),
-            dtypes if not suffix else tuple(d for d in dtypes if d in ("float64", "complex128")),
+            dtypes if not suffix else tuple(d for d in dtypes if d in _ONE_OF_A_KIND),
             edges=edges if not suffix else (),
             linear=linear,
             **options,
@@ -288,7 +291,14 @@ row(
 )
 
 
-unary(e.sign_p, np.sign, NUMBERS)
+unary(e.sign_p, np.sign, INTS + FLOATS)
+unary(
+    e.sign_p,
+    np.sign,
+    COMPLEXES,
+    suffix="-complex",
+    skip=dict.fromkeys(("jvp", "second_order"), "declared constant, as in JAX; x / |x| is not"),
+)
 unary(e.floor_p, np.floor, FLOATS)
 unary(e.ceil_p, np.ceil, FLOATS)
 unary(e.round_p, np.rint, FLOATS, params={"rounding_method": 1}, suffix="-even")
@@ -587,7 +597,6 @@ def _bitcast(new: str) -> Callable[..., Any]:
     dtype = np.dtype(new)
 
     def reference(x: np.ndarray) -> np.ndarray:
-        x = np.ascontiguousarray(x)
         if dtype.itemsize == x.dtype.itemsize:
             return x.reshape(-1).view(dtype).reshape(x.shape)
         if dtype.itemsize < x.dtype.itemsize:
@@ -674,7 +683,7 @@ for _order in (1, 2, 3):
         INEXACT,
         params={"order": _order},
         suffix=f"-{_order}",
-        ulps=64,  # the recurrence loses digits where it leaves the series
+        ulps=512,  # an absolute error in units of pi**order, to which the terms cancel
     )
 
 # -- shaping --------------------------------------------------------------------------------------
@@ -879,6 +888,9 @@ for _p, _f, _dtypes in (
             _dtypes,
             linear=((0,),) if _p is r.reduce_sum_p else (),
             ulps=8,
+            skip={"jvp": "the extremum of nothing is infinite"}
+            if _p in (r.reduce_max_p, r.reduce_min_p) and 0 in [_x[a] for a in _axes]
+            else {},
         )
 row(
     "reduce_sum-blocks",  # long enough for the kernel's sums by blocks

@@ -383,10 +383,10 @@ def check_jaxpr(fun: Fun, args: Sequence[np.ndarray], differentiable: Any = ()) 
     given = arrays(args)
     closed = mgefn.make_jaxpr(fun)(*given)
     check_types(closed)
-    for got, want in zip(
-        eval_jaxpr(closed.jaxpr, closed.consts, given), leaves(fun(*given)), strict=True
-    ):
+    outs = eval_jaxpr(closed.jaxpr, closed.consts, given)
+    for got, want, aval in zip(outs, leaves(fun(*given)), closed.out_avals, strict=True):
         _same_array(got, want, None, "the evaluated jaxpr")
+        assert got.aval.same_type(aval), f"a value of type {got.aval} where the jaxpr says {aval}"
     programs: list[tuple[Fun, list[Any]]] = [(fun, given)]
     at = active(args, differentiable)
     if at:

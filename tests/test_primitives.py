@@ -96,7 +96,9 @@ def test_every_primitive_has_a_row() -> None:
 
 
 def test_names_of_primitives_and_rows_are_unique() -> None:
-    for names in ([p.name for p in primitives()], [case.name for case in CASES]):
+    # A call of a function and the same call staged have one name; the first is in no program.
+    staged = [p.name for p in primitives() if not p.closes_over]
+    for names in (staged, [case.name for case in CASES]):
         assert len(set(names)) == len(names)
 
 
@@ -450,21 +452,12 @@ def _traced_differently(weak: Primitive) -> Callable[..., Any]:
 
 
 def test_jit_rejects_a_derivative_that_differs() -> None:
-    def fun(x: Any) -> Any:
-        traced = "Staging" in type(mgefn.core.interpreter.state.current).__name__
-        return cube_primitive(slope=lambda y, x: (4 if traced else 3) * x * x).bind1(x)
-
-    with pytest.raises(AssertionError, match="vjp"):
-        checks.check_jit(_slope_by_interpreter(), ARGS, None)
-    del fun
-
-
-def _slope_by_interpreter() -> Callable[..., Any]:
     def slope(y: Any, x: Any) -> Any:
         concrete = isinstance(x, mgefn.core.array.ConcreteArray)
         return (3 if concrete else 4) * x * x
 
-    return cube_primitive(slope=slope).bind1
+    with pytest.raises(AssertionError, match="vjp"):
+        checks.check_jit(cube_primitive(slope=slope).bind1, ARGS, None)
 
 
 def test_jaxpr_rejects_a_pass_that_changes_types() -> None:
@@ -479,7 +472,7 @@ def test_jaxpr_rejects_a_pass_that_changes_types() -> None:
 
 def test_jaxpr_rejects_types_that_are_not_those_of_the_values() -> None:
     p = cube_primitive(abstract_eval=lambda x: (ShapedArray(x.shape, np.dtype("float32")),))
-    with pytest.raises(AssertionError):
+    with pytest.raises(AssertionError, match="the jaxpr says f32"):
         checks.check_jaxpr(p.bind1, ARGS)
 
 

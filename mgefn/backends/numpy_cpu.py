@@ -10,6 +10,7 @@ from mgefn.backends.numpy_kernels import elementwise as ew
 from mgefn.backends.numpy_kernels import reductions as rd
 from mgefn.backends.numpy_kernels import indexing as ix
 from mgefn.backends.numpy_kernels import shaping as sh
+from mgefn.backends.numpy_kernels import sorting as so
 from mgefn.backends.numpy_kernels.base import Ufunc
 from mgefn.control import callbacks as cb
 from mgefn.control import checkpoint as cp
@@ -21,6 +22,7 @@ from mgefn.ops import elementwise as e
 from mgefn.ops import reductions as r
 from mgefn.ops import indexing as i
 from mgefn.ops import shaping as s
+from mgefn.ops import sorting as t
 
 KERNELS = {
     # shaping
@@ -34,6 +36,13 @@ KERNELS = {
     s.iota_p: sh.iota,
     # contractions
     c.dot_general_p: co.dot_general,
+    # sorting
+    t.sort_p: so.sort,
+    t.argsort_p: so.argsort,
+    t.take_along_p: so.take_along,
+    t.put_along_p: so.put_along,
+    t.top_k_p: so.top_k,
+    t.searchsorted_p: so.searchsorted,
     # reductions
     r.reduce_sum_p: rd.reduce_sum,
     r.reduce_prod_p: rd.reduce_prod,

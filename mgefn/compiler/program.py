@@ -88,9 +88,10 @@ class _Frame:
         self.run = run
         self.slab = slab
 
-    def __del__(self) -> None:
+    def __del__(self, give: Callable[[np.ndarray], None] = pool.give) -> None:
+        # Bound as a default: module globals may be gone when the interpreter ends.
         if self.slab is not None:
-            pool.give(self.slab)
+            give(self.slab)
 
 
 class _Frames:
@@ -507,14 +508,14 @@ class Executable:
             (v,) = outs
             name, k = names[v], kernel_name(kernel.ufunc)
             if self._kind[v] == "block":
-                return [f"{k}({', '.join(ins)}, {name})"]
+                return [f"{k}({', '.join(ins)}, out={name})"]
             root = self._roots[v]
             if root.donor is None and v.aval.nbytes < LARGE:
                 made = f"{k}({', '.join(ins)})"
                 # On rank 0 a ufunc gives a scalar.
                 return [f"{name} = _asarray({made})" if not v.aval.shape else f"{name} = {made}"]
             statements.append(self._make_output(t, v, name, fixed))
-            return [*statements, f"{k}({', '.join(ins)}, {name})"]
+            return [*statements, f"{k}({', '.join(ins)}, out={name})"]
         targets = []
         for v in outs:
             targets.append(names[v])

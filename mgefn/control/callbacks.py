@@ -1,8 +1,8 @@
 """Calls from programs back into Python: pure_callback, io_callback and debug callbacks.
 
-The Python function gets read-only NumPy arrays, runs with no interpreter active and with NumPy's own
-floating-point warnings, and may call mgefn. Its results are checked against the declared types.
-A pure callback may run any number of times, or not at all where its result is not used. The others
+The Python function gets read-only NumPy arrays, runs with no interpreter active and with NumPy's
+own floating-point warnings, and may call mgefn. Its results are checked against the declared
+types. A pure callback may run any number of times, or not at all where its result is not used. The others
 have an effect: they run once for each call, in the order of the program.
 """
 
@@ -19,8 +19,14 @@ from mgefn.core.avals import ShapedArray
 from mgefn.core.interpreter import _quiet_context, interpreter_set_to, state
 from mgefn.core.primitive import Primitive
 from mgefn.core.source import fun_name, fun_place
-from mgefn.errors import ArgumentError, DTypeError, ShapeError, TreeError, UnsupportedError
-from mgefn.errors import api_boundary
+from mgefn.errors import (
+    ArgumentError,
+    DTypeError,
+    ShapeError,
+    TreeError,
+    UnsupportedError,
+    api_boundary,
+)
 from mgefn.interpreters.batching import BatchingInterpreter, to_front
 from mgefn.ops.shaping import broadcast_in_dim
 
@@ -203,8 +209,8 @@ def _pure_callback_batch(interpreter: BatchingInterpreter, values, bdims, params
     size, method, callback = interpreter.axis_size, params["vmap_method"], params["callback"]
     if method is None:
         raise UnsupportedError(
-            f"{params['name']}: under vmap needs to know how to call the function for a batch. Pass "
-            f"vmap_method, one of {', '.join(map(repr, VMAP_METHODS))}."
+            f"{params['name']}: under vmap needs to know how to call the function for a batch. "
+            f"Pass vmap_method, one of {', '.join(map(repr, VMAP_METHODS))}."
         )
     avals = _whole_batches(params["avals"], size)
     if method.startswith("sequential"):

@@ -1,10 +1,10 @@
 """checkpoint: keep a function's inputs for the backward pass and compute the rest again.
 
 `remat_p` is a call of a staged program, as `jit_p` is. Only its linearization differs: the tape
-gets one `remat_p` equation whose program computes the residuals again from the inputs, and from what
-the policy saves, before it is linear in the tangents. Reading that equation backwards runs the
-recomputation first. `optimization_barrier_p` stands at its start, so that no compiler pass finds out
-that it is the forward computation over again.
+gets one `remat_p` equation whose program computes the residuals again from the inputs, and from
+what the policy saves, before it is linear in the tangents. Reading that equation backwards runs
+the recomputation first. `optimization_barrier_p` stands at its start, so that no compiler pass
+finds out that it is the forward computation over again.
 
 A policy is a function (primitive, *avals, **params) -> bool: may this operation's outputs be saved?
 """
@@ -301,9 +301,7 @@ def _split(
             return eval_jaxpr(linear.jaxpr, linear.consts, [*found, *args[n:]])
 
         avals = [v.aval for v in again.in_binders]
-        tangents = [
-            a.strong() for a, nz in zip(closed.in_avals, nonzero, strict=True) if nz
-        ]
+        tangents = [a.strong() for a, nz in zip(closed.in_avals, nonzero, strict=True) if nz]
         made = trace_closed(backward, [*avals, *tangents], "vjp", f"checkpoint_{name}")
         return _Parts(forward, made, needed, parts.out_nonzero)
 
@@ -460,9 +458,7 @@ def checkpoint(
             def flat(*xs: Any) -> list[Any]:
                 rest, new_kwargs = tree.unflatten(in_tree, xs)
                 others = iter(rest)
-                new_args = [
-                    args[i] if i in places else next(others) for i in range(len(args))
-                ]
+                new_args = [args[i] if i in places else next(others) for i in range(len(args))]
                 outs, structure = tree.flatten(fun(*new_args, **new_kwargs))
                 out_tree[:] = [structure]
                 for o in outs:
@@ -554,9 +550,7 @@ class _ByName:
         return not (named and params["name"] in self.names)
 
     def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, _ByName) and self.kind == other.kind and self.names == other.names
-        )
+        return isinstance(other, _ByName) and self.kind == other.kind and self.names == other.names
 
     def __hash__(self) -> int:
         return hash((self.kind, self.names))

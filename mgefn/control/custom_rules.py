@@ -1,13 +1,13 @@
 """Functions with derivative rules of their own: custom_jvp and custom_vjp.
 
 A call binds a primitive that holds the Python functions, so that each interpreter can choose: the
-evaluator runs the function, differentiation runs the rule, batching binds it again outside with both
-batched, staging writes an equation with the function's jaxpr beside the rule. The functions may close
-over tracers. An interpreter whose tracers they may hold is made current again around them
-(`reentered`), with whatever is current at that time outside it.
+evaluator runs the function, differentiation runs the rule, batching binds it again outside with
+both batched, staging writes an equation with the function's jaxpr beside the rule. The functions
+may close over tracers. An interpreter whose tracers they may hold is made current again around
+them (`reentered`), with whatever is current at that time outside it.
 
-Where the function closes over a value that is being differentiated, that part of the derivative is the
-ordinary one, of the output the rule computes.
+Where the function closes over a value that is being differentiated, that part of the derivative is
+the ordinary one, of the output the rule computes.
 
 What the functions look like to the interpreters, all on flat lists of arrays:
     fun(*operands) -> outs
@@ -314,9 +314,7 @@ class _Call:
             )
 
 
-def _check_outs(
-    about: str, rule: Any, want: Sequence[ShapedArray], outs: Sequence[Array]
-) -> None:
+def _check_outs(about: str, rule: Any, want: Sequence[ShapedArray], outs: Sequence[Array]) -> None:
     """The outputs that a rule computes must have the types of the function's."""
     got = [o.aval for o in outs]
     if len(want) == len(got) and all(w.same_type(g) for w, g in zip(want, got, strict=True)):
@@ -418,7 +416,7 @@ custom_jvp_call_p = Primitive("custom_jvp_call", closes_over=True, weak_result=F
 custom_jvp_staged_p = Primitive("custom_jvp_call", weak_result=False)
 
 
-class custom_jvp(_Custom):  # noqa: N801  (JAX's name)
+class custom_jvp(_Custom):
     """A function whose forward derivative is given by `defjvp`; reverse mode follows from it.
 
     Args:
@@ -485,9 +483,7 @@ class custom_jvp(_Custom):  # noqa: N801  (JAX's name)
             out = self(*primals)
             zero = tree.map(lambda y: zeros(y.aval) if _inexact(y) else _float0(y.shape), out)
             terms = [
-                f(t, out, *primals)
-                for f, t in zip(jvps, tangents, strict=True)
-                if f is not None
+                f(t, out, *primals) for f, t in zip(jvps, tangents, strict=True) if f is not None
             ]
             total = functools.reduce(_tree_sum, terms) if terms else zero
             return out, total
@@ -568,9 +564,7 @@ class _JVPRule:
         if t.__class__ is not Zero:
             return t
         if self.symbolic_zeros:
-            return SymbolicZero(
-                ShapedArray(t.aval.shape, dtypes.tangent_dtype(t.aval.dtype))
-            )
+            return SymbolicZero(ShapedArray(t.aval.shape, dtypes.tangent_dtype(t.aval.dtype)))
         return zeros(t.aval) if dtypes.is_inexact(t.aval.dtype) else _float0(t.aval.shape)
 
     def _checked(self, out: Any, t: Any) -> Any:
@@ -997,12 +991,12 @@ custom_vjp_call_p = Primitive("custom_vjp_call", closes_over=True, weak_result=F
 custom_vjp_staged_p = Primitive("custom_vjp_call", weak_result=False)
 
 # The derivative of a custom_vjp function, known by its transpose only. Operands: n_residuals
-# residuals, then the tangents of the operands at `active`. Outputs: tangents of the inexact outputs.
+# residuals, then the tangents of the operands at `active`. Outputs: the inexact outputs' tangents.
 # params: bwd; info; n_residuals; active; out_avals, of all outputs; name
 custom_transpose_call_p = Primitive("custom_transpose_call", weak_result=False)
 
 
-class custom_vjp(_Custom):  # noqa: N801  (JAX's name)
+class custom_vjp(_Custom):
     """A function whose reverse derivative is given by `defvjp`.
 
     Args:
@@ -1219,9 +1213,7 @@ def _custom_vjp_evaluate(args, params):
 def _custom_vjp_jvp(interpreter: JVPInterpreter, primals, tangents, params):
     if any(t is not None for t in tangents):
         raise _forward_mode(params["name"])
-    return _split_all(
-        interpreter, _unperturbed(interpreter, custom_vjp_call_p, primals, params)
-    )
+    return _split_all(interpreter, _unperturbed(interpreter, custom_vjp_call_p, primals, params))
 
 
 @custom_vjp_call_p.def_linearize
@@ -1247,9 +1239,7 @@ def _bwd_inside(interpreter: LinearizeInterpreter, bwd: Any) -> Callable[..., An
         with reentered(interpreter):
             found = bwd(info, residuals, cts)
         del interpreter.tape[length:]
-        return [
-            c if c is None or c.__class__ is Zero else interpreter.split(c)[0] for c in found
-        ]
+        return [c if c is None or c.__class__ is Zero else interpreter.split(c)[0] for c in found]
 
     return run
 

@@ -681,10 +681,11 @@ def _abs_jvp(primals, tangents):
     y = abs_p.bind1(x)
     if t.__class__ is Zero:
         return (y,), (Zero(y.aval),)
-    unit = sign_p.bind1(x)  # x / |x|, and 0 at 0
     if dtypes.is_complex(x.dtype):
+        # x / |x|, and 0 at 0. Not sign(x), which is declared constant: this turns with x.
+        unit = x / convert(where(y == 0, 1, y), x.dtype)
         return (y,), (real_p.bind1(scale(t, conj(unit))),)
-    return (y,), (scale(t, unit),)
+    return (y,), (scale(t, sign_p.bind1(x)),)
 
 
 @method("abs")

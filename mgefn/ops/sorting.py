@@ -192,7 +192,10 @@ def _argsort_batch(args, bdims, *, dimension, **params):
 def _argsort(keys: Sequence[Any], dimension: int, is_stable: bool) -> Any:
     """Positions that sort the keys, in the default integer dtype."""
     return argsort_p.bind1(
-        *keys, dimension=dimension, is_stable=is_stable, index_dtype=_index_dtype(keys[0], dimension)
+        *keys,
+        dimension=dimension,
+        is_stable=is_stable,
+        index_dtype=_index_dtype(keys[0], dimension),
     )
 
 
@@ -456,15 +459,11 @@ def searchsorted(
         index = as_array(sorter, "searchsorted")
         _check_along("searchsorted", x.aval, index.aval, 0)
         x = take_along_p.bind1(x, index, dimension=0, unique=True)
-    return searchsorted_p.bind1(
-        x, y, side=side, batch_dims=0, index_dtype=_index_dtype(x, 0)
-    )
+    return searchsorted_p.bind1(x, y, side=side, batch_dims=0, index_dtype=_index_dtype(x, 0))
 
 
 @searchsorted_p.def_abstract_eval
-def _searchsorted_abstract_eval(
-    a: ShapedArray, v: ShapedArray, *, side, batch_dims, index_dtype
-):
+def _searchsorted_abstract_eval(a: ShapedArray, v: ShapedArray, *, side, batch_dims, index_dtype):
     if a.ndim != batch_dims + 1 or a.shape[:-1] != v.shape[:batch_dims]:
         raise ShapeError(
             f"searchsorted: operands must agree in {batch_dims} leading dimensions, got {a} and {v}."
@@ -568,9 +567,11 @@ def _quantile(
         raise ArgumentError(f"{name}: method must be one of {', '.join(_METHODS)}, got {method!r}.")
     (x,) = promoted(name, (a,), inexact=True)
     if dtypes.is_complex(x.dtype):
-        raise DTypeError(f"{name}: complex numbers have no quantiles, got {x.aval}. Use real parts.")
+        raise DTypeError(
+            f"{name}: complex numbers have no quantiles, got {x.aval}. Use real parts."
+        )
     if not isinstance(q, Tracer):
-        q = np.asarray(q._data if isinstance(q, ConcreteArray) else q, np.float64)
+        q = np.array(q._data if isinstance(q, ConcreteArray) else q, np.float64)
         if not ((q >= 0) & (q <= 1)).all():
             scale = ("percentiles", "[0, 100]") if "percentile" in name else ("quantiles", "[0, 1]")
             raise ArgumentError(f"{name}: {scale[0]} must be in {scale[1]}, got others.")

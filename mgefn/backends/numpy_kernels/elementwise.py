@@ -241,8 +241,9 @@ select_n.temp_bytes = lambda i, o, **p: o[0].size  # type: ignore[attr-defined]
 
 
 def clamp(low, x, high, *, outs: tuple = (None,)) -> tuple:
-    y = np.maximum(low, x) if outs[0] is None else np.maximum(low, x, out=outs[0])
-    y = np.asarray(y)
+    if outs[0] is None:
+        return (np.asarray(np.minimum(np.maximum(low, x), high)),)
+    y = np.maximum(low, x, out=outs[0])
     return (np.minimum(y, high, out=y),)
 
 

@@ -40,7 +40,7 @@ def transpose(x, *, permutation, outs: tuple = (None,)) -> tuple:
 
 def rev(x, *, dimensions, outs: tuple = (None,)) -> tuple:
     index = tuple(slice(None, None, -1) if i in dimensions else slice(None) for i in range(x.ndim))
-    return _view(x[index], outs[0])
+    return _view(np.asarray(x[index]), outs[0])
 
 
 def concatenate(*arrays, dimension, outs: tuple = (None,)) -> tuple:
