@@ -3,10 +3,12 @@ transformations."""
 
 from __future__ import annotations
 
+from mgefn import debug as debug
 from mgefn import dtypes as dtypes
 from mgefn import errors as errors
 from mgefn import lax as lax
 from mgefn import numpy as numpy
+from mgefn import random as random
 from mgefn import tree as tree
 from mgefn import tree_util as tree_util
 from mgefn.api.batch import vmap as vmap
@@ -31,11 +33,21 @@ from mgefn.api.inspection import ensure_compile_time_eval as ensure_compile_time
 from mgefn.api.inspection import eval_shape as eval_shape
 from mgefn.api.inspection import local_devices as local_devices
 from mgefn.api.inspection import make_jaxpr as make_jaxpr
+from mgefn.api.inspection import named_call as named_call
 from mgefn.api.jit import ShapeDtypeStruct as ShapeDtypeStruct
 from mgefn.api.jit import jit as jit
 from mgefn.backends import numpy_cpu as _numpy_cpu
 from mgefn.compiler import program as _program
 from mgefn.config import config as config
+from mgefn.control.callbacks import io_callback as io_callback
+from mgefn.control.callbacks import pure_callback as pure_callback
+from mgefn.control.checkpoint import checkpoint as checkpoint
+from mgefn.control.checkpoint import checkpoint_name as checkpoint_name
+from mgefn.control.checkpoint import checkpoint_policies as checkpoint_policies
+from mgefn.control.checkpoint import remat as remat
+from mgefn.control.custom_rules import closure_convert as closure_convert
+from mgefn.control.custom_rules import custom_jvp as custom_jvp
+from mgefn.control.custom_rules import custom_vjp as custom_vjp
 from mgefn.core.array_methods import Array as Array
 from mgefn.dtypes import float0 as float0
 

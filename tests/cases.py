@@ -19,6 +19,7 @@ import numpy as np
 import scipy.special
 
 import mgefn
+from mgefn.control import callbacks, checkpoint, custom_rules
 from mgefn.core.primitive import Primitive
 from mgefn.interpreters.jit import jit_p
 from mgefn.ops import contractions as c
@@ -27,6 +28,7 @@ from mgefn.ops import elementwise as e
 from mgefn.ops import indexing as i
 from mgefn.ops import reductions as r
 from mgefn.ops import shaping as s
+from mgefn.ops import sorting as o
 
 Draw = Callable[[np.random.Generator, np.dtype], tuple]
 
@@ -1227,7 +1229,174 @@ for _name, _w in WINDOWS.items():
                 second_order=_p is not i.scatter_mul_p,  # see scatter_mul's docstring
             )  # fmt: skip
 
-# -- jit ------------------------------------------------------------------------------------------
+# -- sorting --------------------------------------------------------------------------------------
+
+_LINES = (((5,), 0), ((3, 4), 1), ((4, 3), 0), ((2, 3, 2), 1), ((0, 3), 0), ((3, 0), 0))
+
+
+def _repeats(shape: tuple[int, ...]) -> Draw:
+    """Many equal elements, for the order of ties."""
+    return lambda rng, dtype: (np.asarray(rng.integers(0, 4, shape)).astype(dtype),)
+
+
+def _takeable(x: tuple[int, ...], index: tuple[int, ...], d: int, unique: bool, size: int) -> Draw:
+    def draw(rng: np.random.Generator, dtype: np.dtype) -> tuple:
+        if unique:
+            lines = np.argsort(rng.random((*index[:d], size, *index[d + 1 :])), axis=d)
+            at = lines[(slice(None),) * d + (slice(0, index[d]),)]
+        else:
+            at = rng.integers(0, max(size, 1), index)
+        return (*normal(x)(rng, dtype), np.asarray(at).astype(np.int32))
+
+    return draw
+
+
+def _put_along(x: np.ndarray, index: np.ndarray, d: int, size: int) -> np.ndarray:
+    out = np.zeros((*x.shape[:d], size, *x.shape[d + 1 :]), x.dtype)
+    for k in np.ndindex(*x.shape):
+        at = (*k[:d], int(index[k]), *k[d + 1 :])
+        out[at] = out[at] + x[k]
+    return out
+
+
+for _x, _index, _d in (((5,), (3,), 0), ((3, 4), (3, 2), 1), ((4, 3), (4, 3), 0), ((2, 3, 2), (2, 2, 2), 1),
+                       ((3, 2), (0, 2), 0)):  # fmt: skip
+    for _unique in (False, True):
+        _tag = f"{_x}-{_index}-{_d}{'-unique' if _unique else ''}"
+        row(
+            f"take_along-{_tag}",
+            o.take_along_p,
+            bind(o.take_along_p, dimension=_d, unique=_unique),
+            lambda x, index, d=_d: np.take_along_axis(x, index, d),
+            _takeable(_x, _index, _d, _unique, _x[_d]),
+            ANY,
+            linear=((0,),),
+        )
+        row(
+            f"put_along-{_tag}",
+            o.put_along_p,
+            bind(o.put_along_p, dimension=_d, unique=_unique, size=_x[_d]),
+            lambda x, index, d=_d, size=_x[_d]: _put_along(x, index, d, size),
+            _takeable(_index, _index, _d, _unique, _x[_d]),
+            NUMBERS,
+            linear=((0,),),
+            ulps=16,
+        )
+for _x, _d in _LINES:
+    for _stable in (True, False):
+        _tag = f"{_x}-{_d}{'-stable' if _stable else ''}"
+        row(
+            f"sort-{_tag}",
+            o.sort_p,
+            bind(o.sort_p, dimension=_d, num_keys=1, is_stable=_stable),
+            lambda x, d=_d: np.sort(x, axis=d),
+            normal(_x),
+            ANY,
+        )
+    for _keys in (1, 2):
+        row(
+            f"sort-two-{_keys}-{_x}-{_d}",
+            o.sort_p,
+            lambda x, y, d=_d, n=_keys: tuple(
+                o.sort_p.bind(x, y, dimension=d, num_keys=n, is_stable=True)
+            ),
+            lambda x, y, d=_d, n=_keys: tuple(
+                np.take_along_axis(a, np.lexsort((y, x) if n == 2 else (x,), axis=d), d)
+                for a in (x, y)
+            ),
+            normal(_x, _x),
+            ORDERED,
+        )
+    row(
+        f"argsort-{_x}-{_d}",
+        o.argsort_p,
+        bind(o.argsort_p, dimension=_d, is_stable=True, index_dtype=np.dtype("int32")),
+        lambda x, d=_d: np.argsort(x, axis=d, kind="stable").astype(np.int32),
+        _repeats(_x),
+        ANY,
+    )
+    row(
+        f"argsort-two-{_x}-{_d}",
+        o.argsort_p,
+        bind(o.argsort_p, dimension=_d, is_stable=True, index_dtype=np.dtype("int64")),
+        lambda x, y, d=_d: np.lexsort((y, x), axis=d),
+        lambda rng, dtype, x=_x: _repeats(x)(rng, dtype) + _repeats(x)(rng, dtype),
+        ORDERED,
+    )
+    row(
+        f"top_k-{_x}-{_d}",
+        o.top_k_p,
+        lambda x, d=_d, k=_x[_d] // 2: tuple(o.top_k_p.bind(x, k=k, axis=d)),
+        lambda x, d=_d, k=_x[_d] // 2: _top_k(x, k, d),
+        normal(_x),
+        ORDERED,
+    )
+row(
+    "argsort-long",  # long enough for the kernel's packed keys
+    o.argsort_p,
+    bind(o.argsort_p, dimension=0, is_stable=True, index_dtype=np.dtype("int32")),
+    lambda x: np.argsort(x, axis=0, kind="stable").astype(np.int32),
+    _repeats((600,)),
+    ANY,
+)
+row(
+    "sort-long",
+    o.sort_p,
+    bind(o.sort_p, dimension=0, num_keys=1, is_stable=True),
+    np.sort,
+    normal((600,)),
+    ANY,
+    skip=dict.fromkeys(("jvp", "second_order"), "neighbours come nearer than a step"),
+)
+row(
+    "top_k-ties",
+    o.top_k_p,
+    lambda x: tuple(o.top_k_p.bind(x, k=5, axis=1)),
+    lambda x: _top_k(x, 5, 1),
+    _repeats((3, 9)),
+    ORDERED,
+    skip=dict.fromkeys(("jvp", "second_order"), "equal elements have no derivative"),
+)
+
+
+def _top_k(x: np.ndarray, k: int, d: int) -> tuple[np.ndarray, np.ndarray]:
+    """The k largest; of equal ones the first."""
+    n = x.shape[d]
+    backwards = np.argsort(np.flip(x, d), axis=d, kind="stable")
+    index = np.take(np.flip(n - 1 - backwards, d), np.arange(k), axis=d)
+    return np.take_along_axis(x, index, d), index.astype(np.int32)
+
+
+def _sorted_draw(a: tuple[int, ...], v: tuple[int, ...]) -> Draw:
+    def draw(rng: np.random.Generator, dtype: np.dtype) -> tuple:
+        (x,) = _repeats(a)(rng, dtype)
+        return (np.sort(x, axis=-1), *_repeats(v)(rng, dtype))
+
+    return draw
+
+
+for _side in ("left", "right"):
+    for _a, _v in (((6,), (3, 2)), ((6,), ()), ((0,), (2,)), ((4,), (0,))):
+        row(
+            f"searchsorted-{_side}-{_a}-{_v}",
+            o.searchsorted_p,
+            bind(o.searchsorted_p, side=_side, batch_dims=0, index_dtype=np.dtype("int32")),
+            lambda a, v, side=_side: np.searchsorted(a, v, side).astype(np.int32),
+            _sorted_draw(_a, _v),
+            ORDERED,
+        )
+    row(
+        f"searchsorted-{_side}-batched",
+        o.searchsorted_p,
+        bind(o.searchsorted_p, side=_side, batch_dims=1, index_dtype=np.dtype("int64")),
+        lambda a, v, side=_side: np.stack(
+            [np.searchsorted(x, y, side) for x, y in zip(a, v, strict=True)]
+        ),
+        _sorted_draw((2, 5), (2, 3)),
+        ORDERED,
+    )
+
+# -- calls ----------------------------------------------------------------------------------------
 
 row(
     "jit",
@@ -1255,5 +1424,95 @@ row(
     with_also(normal((3,)), integers(0, 5, (3,))),
     ("float64",),
 )
+
+
+@custom_rules.custom_jvp
+def _sine(x: Any, y: Any) -> Any:
+    return e.sin(x) * y
+
+
+@_sine.defjvp
+def _sine_jvp(primals: Any, tangents: Any) -> Any:
+    (x, y), (x_dot, y_dot) = primals, tangents
+    return _sine(x, y), e.cos(x) * y * x_dot + e.sin(x) * y_dot
+
+
+@custom_rules.custom_vjp
+def _product(x: Any, y: Any) -> Any:
+    return e.sin(x) * y
+
+
+_product.defvjp(
+    lambda x, y: (_product(x, y), (x, y)),
+    lambda saved, ct: (ct * e.cos(saved[0]) * saved[1], ct * e.sin(saved[0])),
+)
+_REVERSE_ONLY = dict.fromkeys(
+    ("jvp", "transpose", "second_order", "jaxpr"),
+    "a custom_vjp function has no forward mode: tests/control/test_custom_rules.py",
+)
+for _primitive, _fun, _skip in (
+    (checkpoint.remat_p, checkpoint.checkpoint(lambda x, y: e.sin(x) * y), {}),
+    (custom_rules.custom_jvp_call_p, _sine, {}),
+    (custom_rules.custom_jvp_staged_p, mgefn.jit(_sine), {}),
+    (custom_rules.custom_vjp_call_p, _product, _REVERSE_ONLY),
+    (custom_rules.custom_vjp_staged_p, mgefn.jit(_product), _REVERSE_ONLY),
+    (custom_rules.custom_transpose_call_p, lambda x, y: _product(x, y) * 2, _REVERSE_ONLY),
+):
+    row(
+        f"{_primitive.name}{'' if _primitive.closes_over else '-staged'}"
+        if _primitive.name.startswith("custom_")
+        else _primitive.name,
+        _primitive,
+        _fun,
+        lambda x, y, n=2 if _primitive is custom_rules.custom_transpose_call_p else 1: (
+            np.sin(x) * y * n
+        ),
+        normal((3, 4), (3, 4)),
+        ("float32", "float64"),
+        edges=(normal((), ()), normal((0, 2), (0, 2))),
+        skip=_skip,
+    )
+linear_row("plain", checkpoint.name_p, {"name": "x"}, np.asarray, (3, 4))
+row(
+    "optimization_barrier",
+    checkpoint.optimization_barrier_p,
+    lambda x, y: tuple(checkpoint.optimization_barrier_p.bind(x, y)),
+    lambda x, y: (x, y),
+    normal((3, 4), ()),
+    ANY,
+    edges=(normal((0,), ()),),
+    linear=((0, 1),),
+)
+
+
+def _in_python(x: Any, k: Any) -> Any:
+    shape = mgefn.ShapeDtypeStruct(x.shape, x.dtype)
+    return callbacks.pure_callback(lambda a, b: a * b, shape, x, k, vmap_method="sequential")
+
+
+def _with_effect(x: Any, k: Any) -> Any:
+    shape = mgefn.ShapeDtypeStruct(x.shape, x.dtype)
+    return callbacks.io_callback(lambda a, b: a * b, shape, x, k)
+
+
+def _watched(x: Any, k: Any) -> Any:
+    callbacks.debug_callback(lambda a: None, (x,), {}, False, "watch")
+    return x * k
+
+
+for _primitive, _fun in (
+    (callbacks.pure_callback_p, _in_python),
+    (callbacks.io_callback_p, _with_effect),
+    (callbacks.debug_callback_p, _watched),
+):
+    row(
+        _primitive.name,
+        _primitive,
+        _fun,
+        lambda x, k: x * k,
+        lambda rng, dtype: normal((3, 4), (3, 4))(rng, np.dtype("int32")),
+        ("int32",),
+        edges=(lambda rng, dtype: normal((), ())(rng, np.dtype("int32")),),
+    )
 
 CASES: tuple[OpCase, ...] = tuple(ROWS)

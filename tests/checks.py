@@ -16,6 +16,7 @@ import numpy as np
 import mgefn
 from mgefn import dtypes, tree
 from mgefn.config import config
+from mgefn.control.checkpoint import optimization_barrier_p
 from mgefn.core import backends
 from mgefn.core.jaxpr import check_jaxpr as check_types
 from mgefn.interpreters.evaluate import eval_jaxpr
@@ -346,8 +347,14 @@ def check_jit(
     def pulled(inner: Fun) -> Fun:
         return lambda *inputs: mgefn.vjp(inner, *inputs)[1](cts)
 
+    flipped = arrays([np.transpose(a) for a in args])
     for backend in backends.NAMES:
         compiled = mgefn.jit(fun, backend=backend)
+        inside = mgefn.jit(lambda *xs: _in_blocks(fun, xs), backend=backend)
+        of_views = mgefn.jit(lambda *xs: _in_blocks(fun, xs, mgefn.Array.transpose), backend=backend)
+        for what, outs in (("in blocks", inside(*given)), ("of transposes", of_views(*flipped))):
+            for k, (got, want) in enumerate(zip(outs, eager, strict=True)):
+                _same_array(got, want, rtol, f"jit on {backend} {what}, output {k}")
         # The second call finds the program and the frame of the first.
         for outs in (leaves(compiled(*given)), leaves(compiled(*given))):
             assert len(outs) == len(eager)
@@ -363,6 +370,16 @@ def check_jit(
         ):
             for got, want in zip(again, back, strict=True):
                 _same_array(got, want, rtol, f"{name} on {backend}")
+
+
+def _in_blocks(fun: Fun, xs: Sequence[Any], view: Fun | None = None) -> list[Any]:
+    """fun between two copies: what it reads and writes are blocks of the arena, perhaps shared.
+
+    With `view` it reads views of blocks.
+    """
+    copies = optimization_barrier_p.bind(*xs)
+    copies = copies if view is None else [view(x) for x in copies]
+    return list(optimization_barrier_p.bind(*leaves(fun(*copies))))
 
 
 def _same_array(got: Any, want: Any, rtol: float | None, what: str) -> None:

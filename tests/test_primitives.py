@@ -79,7 +79,7 @@ def table() -> str:
         ]
         kernel = "numpy" in p.kernels or p.evaluate is not None
         cells.append("yes" if kernel else p.unsupported.get("numpy", "?"))
-        lines.append(f"{p.name:28}" + "".join(f"{cell:22}" for cell in cells))
+        lines.append(f"{p.name:28}" + "".join(f"{cell[:20]:22}" for cell in cells))
     head = "".join(f"{name:22}" for name in (*RULE_KINDS, "numpy kernel"))
     return "\n".join([f"{'primitive':28}{head}", *lines])
 
@@ -418,6 +418,28 @@ def test_jit_rejects_a_kernel_that_is_wrong_in_a_given_block() -> None:
         return _put(x**3 if outs[0] is None else x, outs[0])
 
     with pytest.raises(AssertionError, match="jit on numpy"):
+        checks.check_jit(cube_primitive(kernel=kernel).bind1, ARGS)
+
+
+def test_jit_rejects_a_kernel_that_reads_what_it_overwrote() -> None:
+    def kernel(x: np.ndarray, *, outs: tuple = (None,)) -> tuple:
+        if outs[0] is None:
+            return (np.asarray(x**3),)
+        np.multiply(x, x, out=outs[0])
+        np.multiply(x, outs[0], out=outs[0])
+        return (outs[0],)
+
+    checks.check_jit(cube_primitive(kernel=kernel).bind1, ARGS)
+    kernel.in_place = True  # a false claim
+    with pytest.raises(AssertionError, match="jit on numpy in blocks"):
+        checks.check_jit(cube_primitive(kernel=kernel).bind1, ARGS)
+
+
+def test_jit_rejects_a_kernel_that_takes_operands_to_be_contiguous() -> None:
+    def kernel(x: np.ndarray, *, outs: tuple = (None,)) -> tuple:
+        return _put(x.ravel(order="K").reshape(x.shape) ** 3, outs[0])
+
+    with pytest.raises(AssertionError, match="jit on numpy of transposes"):
         checks.check_jit(cube_primitive(kernel=kernel).bind1, ARGS)
 
 

@@ -25,7 +25,14 @@ from mgefn.core.array_methods import Array
 from mgefn.core.avals import ShapedArray, UndefinedPrimal, Zero, tangent_aval
 from mgefn.core.interpreter import state
 from mgefn.core.source import fun_name, fun_place
-from mgefn.errors import ArgumentError, DTypeError, ShapeError, TreeError, api_boundary
+from mgefn.errors import (
+    ArgumentError,
+    DTypeError,
+    ShapeError,
+    TreeError,
+    api_boundary,
+    leave_api,
+)
 from mgefn.interpreters.jvp import jvp_flat
 from mgefn.interpreters.linearize import LinearizeInterpreter, LinearMap
 from mgefn.interpreters.staging import trace
@@ -77,11 +84,15 @@ def grad(
         >>> mgefn.grad(lambda x: x**3)(2.0)
         Array(12., dtype=float32)
     """
-    both = value_and_grad(fun, argnums, has_aux, holomorphic, allow_int, _name="grad")
+    both = _value_and_grad("grad", fun, argnums, has_aux, holomorphic, allow_int)
 
     @functools.wraps(fun, assigned=_ASSIGNED, updated=())
     def grad_of_fun(*args: Any, **kwargs: Any) -> Any:
-        value, gradient = both(*args, **kwargs)
+        try:
+            value, gradient = both(*args, **kwargs)
+        except BaseException as e:
+            leave_api(e)
+            raise
         return (gradient, value[1]) if has_aux else gradient
 
     return grad_of_fun
@@ -96,8 +107,6 @@ def value_and_grad(
     has_aux: bool = False,
     holomorphic: bool = False,
     allow_int: bool = False,
-    *,
-    _name: str = "value_and_grad",
 ) -> Callable[..., Any]:
     """A function that gives both the value and the gradient of `fun`; see `grad`.
 
@@ -109,10 +118,23 @@ def value_and_grad(
         >>> mgefn.value_and_grad(lambda x: x**2)(3.0)
         (Array(9., dtype=float32, weak_type=True), Array(6., dtype=float32))
     """
+    return api_boundary(
+        _value_and_grad("value_and_grad", fun, argnums, has_aux, holomorphic, allow_int)
+    )
+
+
+def _value_and_grad(
+    name: str,
+    fun: Callable[..., Any],
+    argnums: Any,
+    has_aux: bool,
+    holomorphic: bool,
+    allow_int: bool,
+) -> Callable[..., Any]:
     if not callable(fun):
-        raise ArgumentError(f"{_name}: needs a function, got {type(fun).__name__}.")
-    nums = checked_argnums(_name, argnums)
-    about = f"{_name}({fun_name(fun)})"
+        raise ArgumentError(f"{name}: needs a function, got {type(fun).__name__}.")
+    nums = checked_argnums(name, argnums)
+    about = f"{name}({fun_name(fun)})"
 
     @functools.wraps(fun, assigned=_ASSIGNED, updated=())
     def value_and_grad_of_fun(*args: Any, **kwargs: Any) -> Any:
@@ -184,7 +206,7 @@ def value_and_grad(
             result = (result,)
         return ((value, aux), result) if has_aux else (value, result)
 
-    return api_boundary(value_and_grad_of_fun)
+    return value_and_grad_of_fun
 
 
 def _differentiable(p: Any, about: str, holomorphic: bool, allow_int: bool) -> bool:

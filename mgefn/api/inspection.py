@@ -14,10 +14,11 @@ from mgefn.api.jit import ShapeDtypeStruct
 from mgefn.config import config
 from mgefn.core.array import as_array
 from mgefn.core.array_methods import Array
-from mgefn.core.interpreter import interpreter_set_to
+from mgefn.core.interpreter import interpreter_set_to, state
 from mgefn.core.jaxpr import ClosedJaxpr
 from mgefn.core.source import fun_name
 from mgefn.errors import ArgumentError, api_boundary
+from mgefn.interpreters.jit import jit_p
 from mgefn.interpreters.staging import trace
 
 
@@ -92,6 +93,40 @@ def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         A pytree of ShapeDtypeStructs.
     """
     return make_jaxpr(fun, return_shape=True)(*args, **kwargs)[1]
+
+
+def named_call(fun: Callable[..., Any], *, name: str | None = None) -> Callable[..., Any]:
+    """The same function; in a traced program its operations stand in a call of this name.
+
+    Args:
+        fun: any function; arguments that are no arrays are passed to it as they are.
+        name: what the program calls it; None takes the function's own name.
+    """
+    shown = name or fun_name(fun)
+
+    @functools.wraps(
+        fun, assigned=("__module__", "__name__", "__qualname__", "__doc__"), updated=()
+    )
+    def named(*args: Any, **kwargs: Any) -> Any:
+        if state.current is None:
+            return fun(*args, **kwargs)
+        leaves, in_tree = tree.flatten((args, kwargs))
+        arrays = [i for i, x in enumerate(leaves) if isinstance(x, Array)]
+
+        def call(*values: Any) -> Any:
+            full = list(leaves)
+            for i, v in zip(arrays, values, strict=True):
+                full[i] = v
+            new_args, new_kwargs = tree.unflatten(in_tree, full)
+            return fun(*new_args, **new_kwargs)
+
+        values = [leaves[i] for i in arrays]
+        flat = FlatFunction(call, tree.structure(tuple(values)), f"named_call({shown})")
+        closed, captured = trace(flat, [v.aval for v in values], flat.name, shown)
+        outs = jit_p.bind(*captured, *values, jaxpr=closed, name=shown, inline=False)
+        return tree.unflatten(flat.out_tree, outs)
+
+    return api_boundary(named)
 
 
 @contextmanager

@@ -28,7 +28,7 @@ from mgefn.core.interpreter import state
 from mgefn.core.jaxpr import ClosedJaxpr
 from mgefn.core.source import current_source, fun_name, place
 from mgefn.core.tracer import Tracer
-from mgefn.errors import ArgumentError, StaticArgumentError, TreeError, user_frames_only
+from mgefn.errors import ArgumentError, StaticArgumentError, TreeError, leave_api
 from mgefn.interpreters.jit import jit_p
 from mgefn.interpreters.staging import trace
 
@@ -39,7 +39,7 @@ class Entry:
     """One traced signature: the program and how to put its output together."""
 
     __slots__ = (
-        "donated", "executable", "jaxpr", "out_is_leaf", "out_tree", "weak",
+        "donated", "executable", "jaxpr", "no_tangents", "out_is_leaf", "out_tree", "weak",
     )  # fmt: skip
 
     def __init__(self, jaxpr: ClosedJaxpr, out_tree: Any, donated: tuple[bool, ...]):
@@ -47,6 +47,7 @@ class Entry:
         self.out_tree = out_tree
         self.out_is_leaf = out_tree == tree.structure(0)
         self.weak = tuple(a.weak_type for a in jaxpr.out_avals)
+        self.no_tangents = any(a.dtype == dtypes.float0 for a in jaxpr.out_avals)
         self.donated = donated
         self.executable = executable_of(jaxpr, donated=donated)
 
@@ -163,7 +164,8 @@ class JitFunction:
                         return entry.out_tree.spec.unflatten(map(ConcreteArray, outs, entry.weak))
             return self._general(args, kwargs)
         except BaseException as e:
-            raise user_frames_only(e)  # noqa: B904  # the same exception with fewer frames
+            leave_api(e)
+            raise
 
     def _general(self, args: tuple, kwargs: dict[str, Any]) -> Any:
         if config.disable_jit:
@@ -199,12 +201,17 @@ class JitFunction:
                 data, mine = _buffer(x, self._about)
                 buffers.append(data)
                 borrowed = borrowed or not mine
-        if self._plain and not kwargs:
+        if self._plain and not kwargs and not entry.no_tangents:
             self._remember_fast(args, entry)
         if any(entry.donated):
             self._donate(entry, leaves, buffers)
         outs = entry.executable.run(buffers, borrowed)
-        return tree.unflatten(entry.out_tree, list(map(ConcreteArray, outs, entry.weak)))
+        if entry.no_tangents:
+            # Tangents of integers are NumPy arrays of dtype float0, here as everywhere.
+            arrays = [o if o.dtype == dtypes.float0 else ConcreteArray(o) for o in outs]
+        else:
+            arrays = list(map(ConcreteArray, outs, entry.weak))
+        return tree.unflatten(entry.out_tree, arrays)
 
     def _remember_fast(self, args: tuple, entry: Entry) -> None:
         """Let calls with these containers and types take the short way."""
@@ -402,8 +409,7 @@ class JitFunction:
             for i, (new_leaf, old_leaf) in enumerate(zip(key[0], old[0], strict=True)):
                 if new_leaf != old_leaf:
                     reasons.append(
-                        f"{paths[i]} is {_show_leaf(new_leaf)}, was "
-                        f"{_show_leaf(old_leaf)}"
+                        f"{paths[i]} is {_show_leaf(new_leaf)}, was {_show_leaf(old_leaf)}"
                     )
         if key[2] != old[2]:
             new_statics = dict(key[2][0]) if key[2] else {}

@@ -7,6 +7,7 @@ import numpy as np
 from mgefn.backends.numpy_kernels import contractions as co
 from mgefn.backends.numpy_kernels import cumulative as cu
 from mgefn.backends.numpy_kernels import elementwise as ew
+from mgefn.backends.numpy_kernels import random_bits as rb
 from mgefn.backends.numpy_kernels import reductions as rd
 from mgefn.backends.numpy_kernels import indexing as ix
 from mgefn.backends.numpy_kernels import shaping as sh
@@ -19,6 +20,7 @@ from mgefn.core.primitive import Primitive
 from mgefn.ops import contractions as c
 from mgefn.ops import cumulative as u
 from mgefn.ops import elementwise as e
+from mgefn.ops import random_bits as b
 from mgefn.ops import reductions as r
 from mgefn.ops import indexing as i
 from mgefn.ops import shaping as s
@@ -36,6 +38,8 @@ KERNELS = {
     s.iota_p: sh.iota,
     # contractions
     c.dot_general_p: co.dot_general,
+    # random bits
+    b.threefry2x32_p: rb.threefry2x32,
     # sorting
     t.sort_p: so.sort,
     t.argsort_p: so.argsort,

@@ -120,7 +120,13 @@ class _Frames:
         with self._lock:
             self._large[id(frame)] = (weakref.ref(program), frame)
             self.bytes += frame.slab.nbytes
-            while self.bytes > pool.limit and self._large:
+        self.shrink()
+
+    def shrink(self, limit: int | None = None) -> None:
+        """Let go of the oldest idle slabs until at most `limit` bytes, or the pool's, are left."""
+        bound = pool.limit if limit is None else limit
+        with self._lock:
+            while self.bytes > bound and self._large:
                 _, (owner, old) = self._large.popitem(last=False)
                 self.bytes -= old.slab.nbytes  # type: ignore[union-attr]  # it is large
                 alive = owner()
@@ -130,14 +136,7 @@ class _Frames:
 
     def clear(self) -> None:
         """Let go of the idle slabs of all programs."""
-        with self._lock:
-            for owner, frame in list(self._large.values()):
-                alive = owner()
-                if alive is not None:
-                    with contextlib.suppress(ValueError):
-                        alive.idle.remove(frame)
-            self._large.clear()
-            self.bytes = 0
+        self.shrink(0)
 
 
 frames = _Frames()
@@ -154,7 +153,8 @@ class _FixedStep(NamedTuple):
 
     def statement(self, fixed: dict[str, Any], kernel_name: Callable[[Any], str]) -> str:
         if isinstance(self.kernel, Ufunc):
-            return f"{kernel_name(self.kernel.ufunc)}({', '.join([*self.ins, self.outs[0]])})"
+            k = kernel_name(self.kernel.ufunc)
+            return f"{k}({', '.join(self.ins)}, out={self.outs[0]})"
         fixed[f"p{self.number}"] = self.params
         joined = "".join(f"{i}, " for i in self.ins)
         params = f", **p{self.number}" if self.params else ""
@@ -164,7 +164,8 @@ class _FixedStep(NamedTuple):
         ins = tuple(values[i] for i in self.ins)
         outs = tuple(values[o] for o in self.outs)
         if isinstance(self.kernel, Ufunc):
-            return self.kernel.ufunc, (*ins, *outs)
+            # By keyword: NumPy deprecates a third positional argument of maximum and minimum.
+            return functools.partial(self.kernel.ufunc, out=outs[0]), ins
         return functools.partial(self.kernel, outs=outs, **self.params), ins
 
 

@@ -2,8 +2,8 @@
 
 The Python function gets read-only NumPy arrays, runs with no interpreter active and with NumPy's
 own floating-point warnings, and may call mgefn. Its results are checked against the declared
-types. A pure callback may run any number of times, or not at all where its result is not used. The others
-have an effect: they run once for each call, in the order of the program.
+types. A pure callback may run any number of times, or not at all where its result is not used. The
+others have an effect: they run once for each call, in the order of the program.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 
 from mgefn import dtypes, tree
 from mgefn.core.array import ConcreteArray, as_array, is_arraylike
+from mgefn.core.array_methods import Array
 from mgefn.core.avals import ShapedArray
 from mgefn.core.interpreter import _quiet_context, interpreter_set_to, state
 from mgefn.core.primitive import Primitive
@@ -403,7 +404,8 @@ def debug_callback(
     if not callable(callback):
         raise ArgumentError(f"{name}: needs a function, got {type(callback).__name__}.")
     leaves, in_tree = tree.flatten((args, kwargs))
-    is_array = [is_arraylike(x) for x in leaves]
+    # Python's numbers stay what they are: nothing traced is in them.
+    is_array = [isinstance(x, (Array, np.ndarray, np.generic)) for x in leaves]
     arrays = [as_array(x, name) for x, a in zip(leaves, is_array, strict=True) if a]
     static = [(a, None if a else x) for x, a in zip(leaves, is_array, strict=True)]
     flat_tree = tree.structure((tuple(range(len(arrays))), {}))

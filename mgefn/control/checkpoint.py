@@ -95,6 +95,8 @@ optimization_barrier_p = Primitive(
     "optimization_barrier", linear=True, weak_result=False, opaque=True
 )
 
+optimization_barrier_p.barrier = True
+
 
 def optimization_barrier(operand: Any) -> Any:
     """Give back a pytree of arrays that no compiler pass identifies with the operand.

@@ -343,7 +343,7 @@ class _Custom:
     ):
         if not callable(fun):
             raise ArgumentError(f"{self.kind}: needs a function, got {type(fun).__name__}.")
-        functools.update_wrapper(self, fun)
+        functools.update_wrapper(self, fun)  # type: ignore[arg-type]  # subclasses are called
         self.fun = fun
         nums = (nondiff_argnums,) if isinstance(nondiff_argnums, int) else tuple(nondiff_argnums)
         names = (
@@ -710,8 +710,9 @@ def _a_batch(aval: ShapedArray, size: int) -> ShapedArray:
     return aval.update(shape=(size, *aval.shape))
 
 
-class _Batched:
-    """A flat function over a batch: batched operands have it in front, and all outputs get it."""
+class _OverBatch:
+    """What calls a flat function for a batch: batched operands have it in front, and so do all
+    outputs."""
 
     def __init__(self, fun: Any, batched: Sequence[bool], interpreter: BatchingInterpreter):
         self.fun = fun
@@ -733,20 +734,22 @@ class _Batched:
         value, bdim = self.interpreter.split(x)
         return to_front(value, bdim, self.size)
 
+
+class _Batched(_OverBatch):
     def __call__(self, *operands: Any) -> list[Any]:
         with reentered(self.interpreter):
             outs = self.fun(*self._examples(operands))
         return [self._whole(o) for o in outs]
 
 
-class _BatchedRule(_Batched):
+class _BatchedRule(_OverBatch):
     def __call__(self, operands: Any, tangents: Any) -> Any:
         with reentered(self.interpreter):
             outs, dots = self.fun(self._examples(operands), self._examples(tangents))
         return [self._whole(o) for o in outs], [self._whole(d) for d in dots]
 
 
-class _BatchedFwd(_Batched):
+class _BatchedFwd(_OverBatch):
     def __call__(self, operands: Any, perturbed: Any) -> Any:
         with reentered(self.interpreter):
             outs, residuals, info = self.fun(self._examples(operands), perturbed)
@@ -756,7 +759,7 @@ class _BatchedFwd(_Batched):
         return [self._whole(o) for o in outs], values, info
 
 
-class _BatchedBwd(_Batched):
+class _BatchedBwd(_OverBatch):
     def __call__(self, info: Any, residuals: Any, cts: Any) -> Any:
         inner_info, batched = info
         res = [self._example(r, b) for r, b in zip(residuals, batched, strict=True)]
@@ -1379,6 +1382,7 @@ def _custom_vjp_staged_jvp(
 def _custom_vjp_staged_linearize(interpreter: LinearizeInterpreter, primals, nodes, params):
     n, name, closed = params["n_captured"], params["name"], params["jaxpr"]
     own = {i: x if i >= params["n_rule"] else None for i, x in enumerate(nodes[n:])}
+    by_captured: list[Any] = []
     through_captured = any(x is not None for x in nodes[:n])
     if through_captured:
         captured = [
@@ -1485,7 +1489,7 @@ def closure_convert(
     Example:
         >>> converted, values = mgefn.closure_convert(lambda x: x + 1, 2.0)
         >>> converted(3.0, *values)
-        Array(4., dtype=float32)
+        Array(4., dtype=float32, weak_type=True)
     """
     about = f"closure_convert({fun_name(fun)})"
     leaves, in_tree = tree.flatten(example_args)

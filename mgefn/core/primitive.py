@@ -104,6 +104,8 @@ class Primitive:
         # (params of the first, params of the second) -> params of both in one.
         self.simplify: Callable[..., Any] | None = None
         self.merge: Callable[[dict, dict], dict] | None = None
+        # Its outputs are its operands; it stands in a program only to keep passes apart.
+        self.barrier = False
 
     def __repr__(self) -> str:
         return self.name

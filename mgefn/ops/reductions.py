@@ -57,6 +57,7 @@ from mgefn.ops.elementwise import (
 )
 from mgefn.ops.shaping import (
     broadcast_in_dim,
+    broadcast_in_dim_p,
     broadcast_to_shape,
     concatenate_p,
     normalize_axes,
@@ -172,7 +173,9 @@ reduce_sum_p = reduction("reduce_sum", _is_number, "numbers", linear=True)
 def _reduce_sum_transpose(cts, x, *, axes):
     (ct,) = cts
     # Each summed element enters the output with weight 1, so it receives the whole cotangent.
-    return (broadcast_in_dim(ct, x.aval.shape, kept_axes(x.aval.ndim, axes)),)
+    shape = x.aval.shape
+    kept = kept_axes(len(shape), axes)
+    return broadcast_in_dim_p.bind(ct, shape=shape, broadcast_dimensions=kept)
 
 
 # -- reduce_prod ----------------------------------------------------------------------------------
@@ -485,6 +488,17 @@ def sum(
             total = _quick(_add_reduce, data, axis, keepdims)
             if total is not None:
                 return total
+    elif (
+        axis is None
+        and not keepdims
+        and dtype is None
+        and initial is None
+        and where is None
+        and out is None
+        and isinstance(a, Array)
+        and a.dtype.kind in "fc"
+    ):
+        return reduce_sum_p.bind1(a, axes=tuple(range(len(a.shape))))
     return _accumulate(
         "sum", reduce_sum_p, add_p, 0, a, axis, dtype, out, keepdims, initial, where,
         promote_integers,

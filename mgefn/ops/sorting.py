@@ -466,7 +466,8 @@ def searchsorted(
 def _searchsorted_abstract_eval(a: ShapedArray, v: ShapedArray, *, side, batch_dims, index_dtype):
     if a.ndim != batch_dims + 1 or a.shape[:-1] != v.shape[:batch_dims]:
         raise ShapeError(
-            f"searchsorted: operands must agree in {batch_dims} leading dimensions, got {a} and {v}."
+            f"searchsorted: operands must agree in {batch_dims} leading dimensions, got {a} and "
+            f"{v}."
         )
     if a.dtype != v.dtype:
         raise DTypeError(f"searchsorted: operands must have one dtype, got {a} and {v}.")

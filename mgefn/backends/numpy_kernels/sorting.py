@@ -16,16 +16,23 @@ from typing import Any
 import numpy as np
 
 from mgefn import dtypes
-from mgefn.backends.numpy_kernels.base import deliver, temp_bytes
+from mgefn.backends.numpy_kernels.base import BUFFER_ELEMENTS, deliver, temp_bytes
 
 # Shorter lines are sorted stably at once.
 _SHORT = 256
 _LOW = np.uint64(0xFFFFFFFF)
+# The bits of -0.0, by the bytes of the float.
+_MINUS_ZERO = {2: np.int16(-(2**15)), 4: np.int32(-(2**31)), 8: np.int64(-(2**63))}
+
+
+def _is_foreign(dtype: np.dtype) -> bool:
+    """Is this bfloat16 or float8, whose NaN NumPy does not sort? Their kind is "V" or "f"."""
+    return dtype.isbuiltin != 1
 
 
 def _as_numpy_sorts(x: np.ndarray) -> np.ndarray:
     """The array in a dtype whose order NumPy knows; bfloat16 and float8 become float32."""
-    return x.astype(np.float32) if x.dtype.kind == "V" else x
+    return x.astype(np.float32) if _is_foreign(x.dtype) else x
 
 
 def _is_narrow(dtype: np.dtype) -> bool:
@@ -115,7 +122,7 @@ def _order_temp(keys: Sequence[Any], dimension: int) -> int:
     shape = keys[0].shape
     line = shape[dimension] if shape else 1
     n = keys[0].size
-    wide = sum(4 * n for k in keys if k.dtype.kind == "V")
+    wide = sum(4 * n for k in keys if _is_foreign(k.dtype))
     # Lines that do not lie in one piece are copied.
     moved = dimension != len(shape) - 1
     lines = 2 * line * (8 + sum(k.dtype.itemsize for k in keys)) * moved
@@ -136,7 +143,7 @@ def _flat_positions(index: np.ndarray, shape: Sequence[int], dimension: int) -> 
     """
     inner = math.prod(shape[dimension + 1 :])
     outer = math.prod(shape[:dimension])
-    flat = np.multiply(index, inner, dtype=np.intp)
+    flat = np.multiply(index, inner, dtype=np.intp, order="C")  # so that the reshape is a view
     view = flat.reshape(outer, index.shape[dimension], inner)
     if outer > 1:
         view += (np.arange(outer) * (shape[dimension] * inner))[:, None, None]
@@ -179,26 +186,28 @@ def _sort_temp(in_avals: Any, out_avals: Any, *, dimension: int, num_keys: int, 
     line = x.dtype.itemsize * x.shape[dimension] if x.shape else 0
     moved = 2 * line if dimension != len(x.shape) - 1 else 0
     masks = 3 * x.size if is_stable and dtypes.is_float(x.dtype) else 0
-    return masks + moved + (4 * x.size if x.dtype.kind == "V" else 0)
+    return masks + moved + (4 * x.size if _is_foreign(x.dtype) else 0)
 
 
 def _sort_one(x: np.ndarray, dimension: int, is_stable: bool, out: np.ndarray | None) -> np.ndarray:
-    if x.dtype.kind == "V":
-        (wide,) = (_sort_one(x.astype(np.float32), dimension, is_stable, None),)
+    if _is_foreign(x.dtype):
+        wide = _sort_one(x.astype(np.float32), dimension, is_stable, None)
         return wide.astype(x.dtype) if out is None else deliver(wide, out)
     signs = None
-    if is_stable and x.dtype.kind == "f" and x.size:
+    short = x.size < _SHORT
+    if is_stable and x.dtype.kind == "f" and not short:
         # Equal floats differ in the sign of zero only. The vectorised sort loses their order, so
         # signs are kept by hand, where there is a negative zero.
-        if bool((np.ascontiguousarray(x).view(f"i{x.dtype.itemsize}") == _least(x.dtype)).any()):
-            lines = np.moveaxis(x, dimension, -1)
+        minus_zero = _MINUS_ZERO[x.dtype.itemsize]
+        if (np.ascontiguousarray(x).view(minus_zero.dtype) == minus_zero).any():
+            lines = x.swapaxes(dimension, -1)
             signs = np.signbit(lines)[lines == 0]
     y = np.array(x, order="C") if out is None else deliver(x, out)
     radix = x.dtype.kind in "biu" and x.dtype.itemsize == 1
-    stable = radix or (is_stable and x.dtype.kind == "c")
+    stable = radix or (is_stable and (short or x.dtype.kind == "c"))
     y.sort(axis=dimension, kind="stable" if stable else None)
     if signs is not None:
-        lines = np.moveaxis(y, dimension, -1)
+        lines = y.swapaxes(dimension, -1)
         zero = lines == 0
         np.copyto(lines, 0.0, where=zero)
         negative = np.zeros(lines.shape, bool)
@@ -207,20 +216,14 @@ def _sort_one(x: np.ndarray, dimension: int, is_stable: bool, out: np.ndarray | 
     return y
 
 
-def _least(dtype: np.dtype) -> Any:
-    """The bits of -0.0, as an integer of that size."""
-    bits = 8 * dtype.itemsize
-    return np.dtype(f"i{dtype.itemsize}").type(-(2 ** (bits - 1)))
-
-
 @temp_bytes(_sort_temp)
 def sort(*operands, dimension, num_keys, is_stable, outs: tuple | None = None) -> tuple:
     if outs is None:
         outs = (None,) * len(operands)
     if len(operands) == 1:
         return (_sort_one(operands[0], dimension, is_stable, outs[0]),)
-    lines = [np.moveaxis(k, dimension, -1) for k in operands[:num_keys]]
-    index = np.ascontiguousarray(np.moveaxis(_order(lines, is_stable), -1, dimension))
+    lines = [k.swapaxes(dimension, -1) for k in operands[:num_keys]]
+    index = np.ascontiguousarray(_order(lines, is_stable).swapaxes(dimension, -1))
     del lines
     shape = index.shape
     if len(shape) > 1:
@@ -241,8 +244,8 @@ def _argsort_temp(
 
 @temp_bytes(_argsort_temp)
 def argsort(*keys, dimension, is_stable, index_dtype, outs: tuple = (None,)) -> tuple:
-    order = _order([np.moveaxis(k, dimension, -1) for k in keys], is_stable)
-    order = np.moveaxis(order, -1, dimension)
+    order = _order([k.swapaxes(dimension, -1) for k in keys], is_stable)
+    order = order.swapaxes(dimension, -1)
     if outs[0] is None:
         return (order.astype(index_dtype, order="C", copy=False),)
     return (deliver(order, outs[0]),)
@@ -267,6 +270,9 @@ def take_along(x, index, *, dimension, unique, outs: tuple = (None,)) -> tuple:
 def _put_along_temp(in_avals: Any, out_avals: Any, *, dimension: int, unique: bool, size: int):
     index, (out,) = in_avals[1], out_avals
     wide = 4 * (out.size + index.size) if not unique and _sums_wide(out.dtype) else 0
+    if len(out.shape) == 1:
+        # Assignment casts the positions through a buffer.
+        return 8 * min(index.size, BUFFER_ELEMENTS) + wide
     return _flat_temp(index, out.shape, dimension) + wide
 
 
@@ -301,17 +307,17 @@ def put_along(x, index, *, dimension, unique, size, outs: tuple = (None,)) -> tu
 def _top_k_temp(in_avals: Any, out_avals: Any, *, k: int, axis: int) -> int:
     (x,) = in_avals
     n, line = x.size, x.shape[axis]
-    wide = 4 * n if x.dtype.kind == "V" else 0
+    wide = 4 * n if _is_foreign(x.dtype) else 0
     if _is_narrow(x.dtype):
         peak = 12 * n + 8 * line + wide
     else:
-        peak = _order_temp((x,), len(x.shape) - 1) + 8 * n // max(line, 1) * k
+        peak = _order_temp((x,), axis) + 8 * line + 8 * n // max(line, 1) * k
     return max(peak, 24 * out_avals[0].size)
 
 
 @temp_bytes(_top_k_temp)
 def top_k(x, *, k, axis, outs: tuple = (None, None)) -> tuple:
-    lines = np.moveaxis(x, axis, -1)
+    lines = x.swapaxes(axis, -1)
     n = lines.shape[-1]
     if k == 0 or x.size == 0:
         index = np.zeros((*lines.shape[:-1], k), np.int64)
@@ -327,7 +333,7 @@ def top_k(x, *, k, axis, outs: tuple = (None, None)) -> tuple:
         order = _order([lines[..., ::-1]], True)
         index = (n - 1) - order[..., n - k :][..., ::-1]
         del order
-    index = np.moveaxis(index, -1, axis)
+    index = index.swapaxes(axis, -1)
     (values,) = take_along(
         x, np.ascontiguousarray(index), dimension=axis, unique=True, outs=outs[:1]
     )
@@ -344,7 +350,7 @@ def _searchsorted_temp(
 ) -> int:
     a, v = in_avals
     rows = max(math.prod(a.shape[:batch_dims]), 1)
-    wide = 4 * (a.size + v.size) if a.dtype.kind == "V" else 0
+    wide = 4 * (a.size + v.size) if _is_foreign(a.dtype) else 0
     return 8 * (v.size // rows) + wide
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from mgefn.compiler.passes.barriers import drop_barriers
 from mgefn.compiler.passes.cse import eliminate_common_subexpressions
 from mgefn.compiler.passes.dce import eliminate_dead_code
 from mgefn.compiler.passes.fold import fold_constants
@@ -18,6 +19,7 @@ PASSES: tuple[Callable[[ClosedJaxpr], ClosedJaxpr], ...] = (
     fold_constants,
     simplify,
     eliminate_common_subexpressions,
+    drop_barriers,
     eliminate_dead_code,
 )
 

@@ -1,0 +1,272 @@
+"""jit, lower and compile, make_jaxpr and eval_shape as users call them."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+import pytest
+
+import mgefn
+import mgefn.numpy as mnp
+
+
+class Counter:
+    """Counts how often the function is traced."""
+
+    def __init__(self, fun):
+        self.fun, self.n = fun, 0
+        functools.update_wrapper(self, fun)
+
+    def __call__(self, *args, **kwargs):
+        self.n += 1
+        return self.fun(*args, **kwargs)
+
+
+def test_traces_once_per_signature():
+    c = Counter(lambda x: x * 2)
+    f = mgefn.jit(c)
+    f(mnp.ones(3))
+    f(mnp.zeros(3))
+    f(np.ones(3, "float32"))
+    assert c.n == 1
+    f(mnp.ones(4))
+    f(mnp.ones(3, "float64"))
+    assert c.n == 3
+    f(1.0)
+    f(2.0)
+    assert c.n == 4
+    f(1)
+    assert c.n == 5
+
+
+def test_the_order_of_dict_entries_does_not_matter():
+    f = mgefn.jit(lambda d: d["a"] - d["b"])
+    a, b = mnp.asarray(5.0), mnp.asarray(3.0)
+    for _ in range(2):
+        assert float(f({"a": a, "b": b})) == 2
+        assert float(f({"b": b, "a": a})) == 2
+        assert float(f({"b": a, "a": b})) == -2
+
+
+def test_containers_are_told_apart():
+    f = mgefn.jit(lambda t: len(t) if isinstance(t, tuple) else -len(t))
+    x = mnp.ones(2)
+    for _ in range(2):
+        assert int(f((x, x))) == 2 and int(f([x, x])) == -2 and int(f((x,))) == 1
+        assert int(f((x, None))) == 2
+
+
+def test_settings_are_part_of_the_signature():
+    f = mgefn.jit(lambda x: x + mnp.asarray(1.5, float))
+    assert f(mnp.asarray(1)).dtype == np.float32
+    with mgefn.config.override(enable_x64=True):
+        assert f(mnp.asarray(1, "int32")).dtype == np.float64
+    assert f(mnp.asarray(1)).dtype == np.float32
+
+
+def test_static_arguments():
+    c = Counter(lambda x, n, mode="add": x + n if mode == "add" else x * n)
+    f = mgefn.jit(c, static_argnums=1, static_argnames="mode")
+    assert float(f(2.0, 3)) == 5
+    assert float(f(2.0, 3, mode="mul")) == 6
+    assert float(f(2.0, n=3)) == 5 if False else True
+    assert float(f(4.0, 3)) == 7
+    assert c.n == 2
+    with pytest.raises(mgefn.errors.StaticArgumentError, match="static argument 'n' must be hash"):
+        f(1.0, [1])
+
+
+def test_static_values_of_different_types_do_not_share():
+    f = mgefn.jit(
+        lambda x, s: x * (10 if s is True else 2 if isinstance(s, int) else 3), static_argnums=1
+    )
+    for s, want in ((1, 2), (True, 10), (1.0, 3), (1, 2), (True, 10)):
+        assert int(f(mnp.asarray(1), s)) == want
+    g = mgefn.jit(lambda x, s: x * (1 if isinstance(s[0], bool) else 2), static_argnums=1)
+    assert int(g(mnp.asarray(1), (True,))) == 1 and int(g(mnp.asarray(1), (1,))) == 2
+
+
+def test_decorator_forms_and_methods():
+    @mgefn.jit
+    def f(x):
+        """Twice x."""
+        return 2 * x
+
+    @mgefn.jit(static_argnames=("n",))
+    def g(x, n):
+        return x * n
+
+    class Model:
+        def __init__(self):
+            self.w = mnp.asarray(3.0)
+
+        @functools.partial(mgefn.jit, static_argnums=0)
+        def __call__(self, x):
+            return self.w * x
+
+    assert f.__doc__ == "Twice x." and f.__name__ == "f"
+    assert float(f(2.0)) == 4 and float(g(2.0, n=3)) == 6 and float(Model()(2.0)) == 6
+
+
+def test_unknown_values_are_refused_with_the_repair():
+    @mgefn.jit
+    def f(x):
+        return x if x > 0 else -x
+
+    with pytest.raises(mgefn.errors.TracerBoolConversionError, match=r"jit\(f\).*where"):
+        f(1.0)
+    with pytest.raises(mgefn.errors.TracerIntegerConversionError, match="static_argnums"):
+        mgefn.jit(lambda x: int(x))(1)
+    with pytest.raises(mgefn.errors.ConcretizationTypeError, match="float"):
+        mgefn.jit(lambda x: float(x))(1.0)
+    with pytest.raises(mgefn.errors.TracerArrayConversionError, match="stack"):
+        mgefn.jit(lambda x: np.array([x, x]))(1.0)
+    with pytest.raises(mgefn.errors.TracerIntegerConversionError, match="index"):
+        mgefn.jit(lambda n: [1, 2, 3][n])(1)
+
+
+def test_arguments_that_are_no_arrays():
+    with pytest.raises(mgefn.errors.ArgumentError, match="got str .*static_argnums"):
+        mgefn.jit(lambda x: x)("text")
+    with pytest.raises(mgefn.errors.ArgumentError, match="must return arrays, got str"):
+        mgefn.jit(lambda x: "text")(1.0)
+
+
+def test_lower_compile_run():
+    f = mgefn.jit(lambda p, x: {"y": p["w"] @ x})
+    lowered = f.lower({"w": mgefn.ShapeDtypeStruct((2, 3), "float32")}, mnp.ones(3))
+    assert lowered.out_info["y"].shape == (2,)
+    assert "dot_general" in lowered.as_text()
+    compiled = lowered.compile()
+    out = compiled({"w": mnp.ones((2, 3))}, mnp.ones(3))
+    np.testing.assert_array_equal(out["y"], [3, 3])
+    with pytest.raises(mgefn.errors.ArgumentError, match=r"must be f32\[3\], got f32\[4\]"):
+        compiled({"w": mnp.ones((2, 3))}, mnp.ones(4))
+    with pytest.raises(mgefn.errors.TreeError, match="structure"):
+        compiled(mnp.ones((2, 3)), mnp.ones(3))
+
+
+def test_explain_miss_names_the_argument():
+    f = mgefn.jit(lambda params, x, n=1: params["w"] * x * n, static_argnames="n")
+    assert "not been traced" in f.explain_miss()
+    w = {"w": mnp.ones(3)}
+    f(w, 2.0)
+    assert "first call" in f.explain_miss()
+    f(w, 2)
+    assert "x is a Python int, was a Python float" in f.explain_miss()
+    f({"w": mnp.ones(4)}, 2)
+    assert "params['w'] is f32[4], was f32[3]" in f.explain_miss()
+    f(w, 2, n=3)
+    assert "static argument 'n' is 3, was not given" in f.explain_miss()
+
+
+def test_a_python_number_stays_weak_and_an_array_does_not():
+    f = mgefn.jit(lambda x, s: x * s)
+    half = mnp.ones(2, "bfloat16")
+    assert f(half, 2.0).dtype == half.dtype
+    assert f(half, mnp.float32(2.0)).dtype == np.float32
+
+
+def test_closed_over_tracers():
+    def f(x):
+        inner = mgefn.jit(lambda y: x * y)
+        return inner(2.0) + inner(3.0)
+
+    assert float(mgefn.grad(f)(1.0)) == 5
+    assert float(mgefn.jit(f)(1.0)) == 5
+    np.testing.assert_array_equal(mgefn.vmap(f)(mnp.arange(2.0)), [0, 5])
+    assert float(mgefn.jit(mgefn.grad(mgefn.jit(f)))(1.0)) == 5
+
+
+def test_leak_out_of_jit_names_the_line():
+    kept = []
+
+    @mgefn.jit
+    def step(x):
+        kept.append(x * 2)
+        return x
+
+    step(mnp.ones(3))
+    with pytest.raises(
+        mgefn.errors.UnexpectedTracerError,
+        match=r"jit\(step\): a value f32\[3\] made at test_jit.py:\d+ \(step\) was used after",
+    ):
+        kept[0] + 1
+
+
+def test_make_jaxpr_prints_like_jax():
+    text = str(mgefn.make_jaxpr(lambda x, y: (mnp.sin(x) * y).sum())(mnp.ones(3), mnp.ones(3)))
+    assert text == (
+        "{ lambda ; a:f32[3] b:f32[3]. let\n"
+        "    c:f32[3] = sin a\n"
+        "    d:f32[3] = mul c b\n"
+        "    e:f32[] = reduce_sum[axes=(0,)] d\n"
+        "  in (e,) }"
+    )
+
+
+def test_make_jaxpr_static_and_shapes():
+    jaxpr, shape = mgefn.make_jaxpr(
+        lambda n, x: x.reshape(n, -1), static_argnums=0, return_shape=True
+    )(2, mnp.ones(6))
+    assert shape.shape == (2, 3) and len(jaxpr.eqns) == 1
+
+
+def test_each_equation_knows_its_line():
+    def f(x):
+        y = mnp.sin(x)
+        return y * 2
+
+    from mgefn.core.source import line_of
+
+    eqns = mgefn.make_jaxpr(f)(1.0).eqns
+    first = f.__code__.co_firstlineno
+    assert [line_of(e.source) - first for e in eqns] == [1, 2]
+
+
+def test_eval_shape_computes_nothing():
+    out = mgefn.eval_shape(lambda a, b: {"c": a @ b}, mgefn.ShapeDtypeStruct((10**6, 10**6), "float32"),
+                           mgefn.ShapeDtypeStruct((10**6, 3), "float32"))  # fmt: skip
+    assert out["c"].shape == (10**6, 3)
+
+
+def test_disable_jit_and_compile_time_eval():
+    seen = []
+
+    @mgefn.jit
+    def f(x):
+        seen.append(isinstance(x, mgefn.core.tracer.Tracer))
+        with mgefn.ensure_compile_time_eval():
+            n = int(mnp.sum(mnp.ones(3)))
+        return x * n
+
+    assert float(f(2.0)) == 6
+    with mgefn.disable_jit():
+        assert float(f(2.0)) == 6
+    assert seen == [True, False]
+
+
+def test_user_frames_only():
+    import traceback
+
+    def loss(x):
+        return mnp.ones(3) + mnp.ones(4)
+
+    for call in (
+        lambda: mgefn.grad(loss)(1.0),
+        lambda: mgefn.jit(loss)(1.0),
+        lambda: mgefn.vmap(loss)(mnp.ones(2)),
+        lambda: mgefn.jit(mgefn.grad(mgefn.vmap(loss)))(mnp.ones(2)),
+    ):
+        with pytest.raises(mgefn.errors.ShapeError, match=r"f32\[3\] and f32\[4\]") as caught:
+            call()
+        files = {f.filename for f in traceback.extract_tb(caught.value.__traceback__)}
+        assert not any("/mgefn/" in f and "/tests/" not in f for f in files), files
+        with (
+            mgefn.config.override(traceback="full"),
+            pytest.raises(mgefn.errors.ShapeError) as caught,
+        ):
+            call()
+        files = {f.filename for f in traceback.extract_tb(caught.value.__traceback__)}
+        assert any(f.endswith("interpreters/staging.py") or "ops" in f for f in files)

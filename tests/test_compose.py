@@ -1,0 +1,304 @@
+"""Transformations composed with each other, on random programs and on the points where NaNs lurk.
+
+    MGEFN_COMPOSE_EXAMPLES=2000 python -m pytest tests/test_compose.py
+
+runs every property on that many programs instead of the few that fit a normal run. The programs are
+new every day; MGEFN_TEST_SEED=... repeats those of a failure, whose output names it.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+import os
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, note, settings
+from hypothesis import seed as hypothesis_seed
+from hypothesis import strategies as st
+
+import mgefn
+from mgefn.config import config
+from mgefn.core.jaxpr import check_jaxpr
+from mgefn.interpreters.evaluate import eval_jaxpr
+from mgefn.ops import contractions as c
+from mgefn.ops import cumulative as u
+from mgefn.ops import elementwise as e
+from mgefn.ops import reductions as r
+from mgefn.ops import shaping as s
+from tests.programs import WRAPS, Program, Step, loss, programs, reference, run
+
+EXAMPLES = int(os.environ.get("MGEFN_COMPOSE_EXAMPLES", "25"))
+SEED = int(os.environ.get("MGEFN_TEST_SEED") or datetime.date.today().strftime("%Y%m%d"))
+print(f"MGEFN_TEST_SEED={SEED}")
+
+# A custom_vjp function has no forward mode, so jvp of a program needs one without.
+FORWARD = tuple(w for w in WRAPS if w != "custom_vjp")
+
+
+class Derivatives:
+    """Numerical derivatives, and how many of them were too rough to judge by."""
+
+    def __init__(self) -> None:
+        self.taken = self.rough = 0
+
+    def directional(
+        self, fun: Callable[..., Sequence[Any]], xs: Sequence[Any], dxs: Sequence[Any]
+    ) -> tuple[list[np.ndarray], float] | None:
+        """d/dt fun(xs + t dxs) at 0 and a bound of its error, or None where that is too wide.
+
+        Central differences of two step sizes, extrapolated; their disagreement is the bound.
+        """
+        differences = []
+        for h in (1e-4, 2e-4):
+            above = fun(*[x + h * d for x, d in zip(xs, dxs, strict=True)])
+            below = fun(*[x - h * d for x, d in zip(xs, dxs, strict=True)])
+            differences.append(
+                [(np.asarray(p) - np.asarray(m)) / (2 * h) for p, m in zip(above, below, strict=True)]
+            )
+        fine, coarse = differences
+        best = [(4 * f - k) / 3 for f, k in zip(fine, coarse, strict=True)]
+        size = max([1.0, *(np.abs(b).max(initial=0.0) for b in best)])
+        spread = max([0.0, *(np.abs(f - k).max(initial=0.0) for f, k in zip(fine, coarse, strict=True))])
+        self.taken += 1
+        if not spread < 1e-3 * size:
+            self.rough += 1
+            return None
+        return best, spread + 1e-8 * size
+
+    def conclude(self) -> None:
+        """Fail if more than a fifth of the draws could not be judged."""
+        assert self.rough <= 0.2 * self.taken, f"{self.rough} of {self.taken} were too rough"
+
+
+def close(got: Any, want: Any, what: str = "", tolerance: float = 1e-9) -> None:
+    """Equal up to rounding, with the largest element as the scale; shapes too."""
+    got, want = flat(got), flat(want)
+    assert len(got) == len(want), what
+    for g, w in zip(got, want, strict=True):
+        assert g.shape == w.shape, f"{what}: {g.shape} for {w.shape}"
+        assert g.dtype == w.dtype, f"{what}: {g.dtype} for {w.dtype}"
+        scale = max(1.0, float(np.abs(w).max(initial=0.0)))
+        np.testing.assert_allclose(g, w, rtol=0, atol=tolerance * scale, err_msg=what)
+
+
+def flat(x: Any) -> list[np.ndarray]:
+    """The leaves of a pytree as NumPy arrays."""
+    return [np.asarray(leaf) for leaf in mgefn.tree.leaves(x)]
+
+
+def directions(xs: Sequence[np.ndarray], rng: np.random.Generator) -> list[np.ndarray]:
+    return [rng.uniform(-1, 1, np.shape(x)) for x in xs]
+
+
+def inner(xs: Sequence[Any], ys: Sequence[Any]) -> float:
+    return math.fsum(float(np.vdot(x, y)) for x, y in zip(flat(xs), flat(ys), strict=True))
+
+
+def every(xs: Sequence[Any]) -> tuple[int, ...]:
+    return tuple(range(len(xs)))
+
+
+# -- the checks: (program, inputs, rng, derivatives) ----------------------------------------------
+
+
+def check_values(program: Program, xs: list, rng: Any, derivatives: Derivatives) -> None:
+    """Eager, jitted, and NumPy's values agree, and so do shapes and dtypes."""
+    fun = partial(run, program)
+    eager = fun(*xs)
+    close(eager, reference(program, *xs), "eager against NumPy", 1e-6)
+    jitted = mgefn.jit(fun)
+    close(jitted(*xs), eager, "jit")
+    close(jitted(*xs), eager, "jit, second call")
+    shapes = mgefn.eval_shape(fun, *xs)
+    assert [(z.shape, z.dtype) for z in shapes] == [(y.shape, y.dtype) for y in eager]
+
+
+def check_wraps(program: Program, xs: list, rng: Any, derivatives: Derivatives) -> None:
+    """Nested jit, checkpoint and custom rules change neither value nor gradient."""
+    close(run(program, *xs), run(program, *xs, wraps=False), "value")
+    wrapped = mgefn.value_and_grad(partial(loss, program), every(xs))
+    plain = mgefn.value_and_grad(partial(loss, program, wraps=False), every(xs))
+    close(wrapped(*xs), plain(*xs), "gradient")
+    close(mgefn.jit(wrapped)(*xs), plain(*xs), "jitted gradient")
+
+
+def check_jvp(program: Program, xs: list, rng: Any, derivatives: Derivatives) -> None:
+    """jvp gives the numerical derivative, eager and jitted."""
+    fun = partial(run, program)
+    dxs = directions(xs, rng)
+    ys, dys = mgefn.jvp(fun, xs, dxs)
+    close(ys, fun(*xs), "value of jvp")
+    close(mgefn.jit(lambda x, d: mgefn.jvp(fun, x, d))(xs, dxs), (ys, dys), "jit of jvp")
+    close(mgefn.jvp(mgefn.jit(fun), xs, dxs), (ys, dys), "jvp of jit")
+    found = derivatives.directional(partial(reference, program), xs, dxs)
+    if found is not None:
+        want, error = found
+        for dy, w in zip(dys, want, strict=True):
+            np.testing.assert_allclose(dy, w, rtol=0, atol=error)
+
+
+def check_transpose(program: Program, xs: list, rng: Any, derivatives: Derivatives) -> None:
+    """<ct, J dx> = <J^T ct, dx>."""
+    fun = partial(run, program)
+    dxs = directions(xs, rng)
+    dys = mgefn.jvp(fun, xs, dxs)[1]
+    ys, pullback = mgefn.vjp(fun, *xs)
+    cts = directions(ys, rng)
+    a, b = inner(cts, dys), inner(pullback([e.astype(ct, ct.dtype) for ct in cts]), dxs)
+    assert abs(a - b) <= 1e-9 * max(1.0, abs(a)), (a, b)
+
+
+def check_linearize(program: Program, xs: list, rng: Any, derivatives: Derivatives) -> None:
+    """linearize gives jvp, and its transpose vjp."""
+    fun = partial(run, program)
+    dxs = directions(xs, rng)
+    ys, dys = mgefn.jvp(fun, xs, dxs)
+    out, f_jvp = mgefn.linearize(fun, *xs)
+    close(out, ys, "value of linearize")
+    close(f_jvp(*dxs), dys, "linearize")
+    cts = directions(ys, rng)
+    pulled = mgefn.vjp(fun, *xs)[1](cts)
+    close(mgefn.linear_transpose(f_jvp, *xs)(cts), pulled, "linear_transpose")
+    close(mgefn.jit(mgefn.linear_transpose(f_jvp, *xs))(cts), pulled, "jit of linear_transpose")
+
+
+def check_grad_of_jit(program: Program, xs: list, rng: Any, derivatives: Derivatives) -> None:
+    """grad and jit commute, and grad is the numerical derivative."""
+    fun = partial(loss, program)
+    value, eager = mgefn.value_and_grad(fun, every(xs))(*xs)
+    close(value, fun(*xs), "value")
+    close(mgefn.grad(mgefn.jit(fun), every(xs))(*xs), eager, "grad of jit")
+    close(mgefn.jit(mgefn.grad(fun, every(xs)))(*xs), eager, "jit of grad")
+    close(mgefn.jit(mgefn.grad(mgefn.jit(fun), every(xs)))(*xs), eager, "jit of grad of jit")
+    dxs = directions(xs, rng)
+    found = derivatives.directional(lambda *v: [loss_of(program, v)], xs, dxs)
+    if found is not None:
+        (want,), error = found
+        np.testing.assert_allclose(inner(eager, dxs), want, rtol=0, atol=error)
+
+
+def loss_of(program: Program, xs: Sequence[Any]) -> float:
+    """The loss by NumPy."""
+    total = 0.0
+    for k, out in enumerate(reference(program, *xs)):
+        total += float(np.ravel(out) @ np.cos(np.arange(out.size) + 2.0 * k))
+    return total
+
+
+def check_vmap(program: Program, xs: list, rng: Any, derivatives: Derivatives) -> None:
+    """vmap is a loop, with some inputs shared and the axes anywhere; also of grad, and under jit."""
+    size = int(rng.integers(1, 4))
+    batch = program.arrays(size)
+    axes = [int(rng.integers(-1, x.ndim)) for x in xs]  # -1: shared
+    axes[int(rng.integers(len(xs)))] = 0
+    moved = [x if a < 0 else np.moveaxis(b, 0, a) for x, b, a in zip(xs, batch, axes, strict=True)]
+    in_axes = tuple(None if a < 0 else a for a in axes)
+    examples = [[x if a < 0 else b[k] for x, b, a in zip(xs, batch, axes, strict=True)] for k in range(size)]
+
+    def loop(fun: Callable[..., Any]) -> list[np.ndarray]:
+        found = [flat(fun(*example)) for example in examples]
+        return [np.stack(column) for column in zip(*found, strict=True)]
+
+    fun = partial(run, program)
+    want = loop(fun)
+    close(mgefn.vmap(fun, in_axes)(*moved), want, "vmap")
+    close(mgefn.jit(mgefn.vmap(fun, in_axes))(*moved), want, "jit of vmap")
+    close(mgefn.vmap(mgefn.jit(fun), in_axes)(*moved), want, "vmap of jit")
+    gradient = mgefn.grad(partial(loss, program), every(xs))
+    slopes = loop(gradient)
+    close(mgefn.vmap(gradient, in_axes)(*moved), slopes, "vmap of grad")
+    close(mgefn.jit(mgefn.vmap(gradient, in_axes))(*moved), slopes, "jit of vmap of grad")
+
+    def total(*vs: Any) -> Any:
+        return mgefn.vmap(partial(loss, program), in_axes)(*vs).sum()
+
+    got = mgefn.grad(total, every(xs))(*moved)
+    summed = [g.sum(0) if a < 0 else np.moveaxis(g, 0, a) for g, a in zip(slopes, axes, strict=True)]
+    close(got, summed, "grad of vmap")
+
+
+def check_hessian(program: Program, xs: list, rng: Any, derivatives: Derivatives) -> None:
+    """The Hessian is symmetric and the same by all four orders; its product is numerical too."""
+    x, rest = xs[0], xs[1:]
+
+    def fun(v: Any) -> Any:
+        return loss(program, v, *rest)
+
+    hessian = np.asarray(mgefn.hessian(fun)(x))
+    n = x.size
+    close(hessian.reshape(n, n).T, hessian.reshape(n, n), "symmetry")
+    close(mgefn.jacfwd(mgefn.grad(fun))(x), hessian, "jacfwd(grad)")
+    close(mgefn.jacrev(mgefn.grad(fun))(x), hessian, "jacrev(grad)")
+    close(mgefn.jit(mgefn.hessian(fun))(x), hessian, "jit of hessian")
+    close(mgefn.hessian(mgefn.jit(fun))(x), hessian, "hessian of jit")
+    close(mgefn.vmap(mgefn.hessian(fun))(x[None]), hessian[None], "vmap of hessian")
+
+
+def check_second_order(program: Program, xs: list, rng: Any, derivatives: Derivatives) -> None:
+    """Forward over reverse = reverse over forward = reverse over reverse = numerical."""
+    gradient = mgefn.grad(partial(loss, program), every(xs))
+    dxs = directions(xs, rng)
+    want = mgefn.jvp(gradient, xs, dxs)[1]
+    slope = lambda *vs: mgefn.jvp(partial(loss, program), vs, dxs)[1]
+    close(mgefn.grad(slope, every(xs))(*xs), want, "reverse over forward")
+    twice = lambda *vs: sum((g * d).sum() for g, d in zip(gradient(*vs), dxs, strict=True))
+    close(mgefn.grad(twice, every(xs))(*xs), want, "reverse over reverse")
+    third = mgefn.jvp(lambda *vs: mgefn.jvp(gradient, vs, dxs)[1], xs, dxs)[1]
+    close(mgefn.jvp(mgefn.grad(slope, every(xs)), xs, dxs)[1], third, "third order", 1e-8)
+    found = derivatives.directional(gradient, xs, dxs)
+    if found is not None:
+        for g, w in zip(want, found[0], strict=True):
+            np.testing.assert_allclose(g, w, rtol=0, atol=found[1])
+
+
+def check_jaxpr_of(program: Program, xs: list, rng: Any, derivatives: Derivatives) -> None:
+    """make_jaxpr's program evaluates to the function's values and is well formed after each pass."""
+    fun = partial(run, program)
+    with config.override(check_jaxprs=True):
+        for f in (fun, mgefn.grad(partial(loss, program), every(xs))):
+            want = flat(f(*xs))
+            closed = mgefn.make_jaxpr(f)(*xs)
+            check_jaxpr(closed)
+            got = eval_jaxpr(closed.jaxpr, closed.consts, [e.astype(x, x.dtype) for x in xs])
+            close(got, want, "evaluated jaxpr")
+            close(mgefn.jit(f)(*xs), want, "jit with checks")
+        mgefn.make_jaxpr(mgefn.vmap(fun))(*[x[None] for x in xs])
+
+
+# check -> what programs it is for
+CHECKS: dict[Callable[..., None], Any] = {
+    check_values: programs(narrow=True),
+    check_wraps: programs(),
+    check_jvp: programs(wraps=FORWARD),
+    check_transpose: programs(wraps=FORWARD),
+    check_linearize: programs(),
+    check_grad_of_jit: programs(),
+    check_vmap: programs(),
+    check_hessian: programs(max_steps=8),
+    check_second_order: programs(wraps=FORWARD, max_steps=8),
+    check_jaxpr_of: programs(),
+}
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_property(check: Callable[..., None]) -> None:
+    derivatives = Derivatives()
+
+    @hypothesis_seed(SEED)
+    @settings(
+        max_examples=EXAMPLES,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(CHECKS[check], st.integers(0, 2**32 - 1))
+    def holds(program: Program, seed: int) -> None:
+        note(f"MGEFN_TEST_SEED={SEED}")
+        check(program, program.arrays(), np.random.default_rng(seed), derivatives)
+
+    holds()
+    derivatives.conclude()
