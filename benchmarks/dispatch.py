@@ -2,8 +2,8 @@
 
     python benchmarks/dispatch.py --peer jax,autograd
 
-Every workload runs in this one process, the libraries taking turns, and each figure is the median of
-the turns in microseconds, with the ratio to mgefn's. The peers are the extra `peers`.
+Every workload runs in this one process, the libraries taking turns, and each figure is the median
+of the turns in microseconds, with the ratio to mgefn's. The peers are the extra `peers`.
 """
 
 from __future__ import annotations
@@ -129,10 +129,9 @@ def import_times(turns: int) -> tuple[list[float], list[float]]:
     out: dict[str, list[float]] = {"numpy": [], "mgefn": []}
     for _ in range(turns):
         for name, times in out.items():
-            text = subprocess.run(
-                [sys.executable, "-c", code.format(name)], capture_output=True, check=True, text=True
-            ).stdout
-            times.append(float(text))
+            command = [sys.executable, "-c", code.format(name)]
+            done = subprocess.run(command, capture_output=True, check=True, text=True)
+            times.append(float(done.stdout))
     return out["numpy"], out["mgefn"]
 
 
@@ -156,7 +155,8 @@ def main() -> None:
                 continue
             ratios = [a / b for a, b in zip(ours, times[p], strict=True)]
             goal = GOALS.get(workload, {}).get(p)
-            verdict = "" if goal is None else (" ok" if statistics.median(ratios) <= goal else " !!")
+            met = goal is not None and statistics.median(ratios) <= goal
+            verdict = "" if goal is None else " ok" if met else " !!"
             spread = f"{min(ratios):.2f}-{max(ratios):.2f}"
             line += (
                 f"  {statistics.median(times[p]):7.2f}us {statistics.median(ratios):5.2f} "

@@ -36,8 +36,8 @@ from mgefn.api.inspection import make_jaxpr as make_jaxpr
 from mgefn.api.inspection import named_call as named_call
 from mgefn.api.jit import ShapeDtypeStruct as ShapeDtypeStruct
 from mgefn.api.jit import jit as jit
-from mgefn.backends import numpy_cpu as _numpy_cpu
-from mgefn.compiler import program as _program
+from mgefn.backends import numpy_cpu as _numpy_cpu  # noqa: F401  # registers its kernels
+from mgefn.compiler import program as _program  # noqa: F401  # installs the compile hook
 from mgefn.config import config as config
 from mgefn.control.callbacks import io_callback as io_callback
 from mgefn.control.callbacks import pure_callback as pure_callback

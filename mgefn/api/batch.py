@@ -110,8 +110,8 @@ def _bdim(about: str, axis: Any, value: Any) -> int | None:
     ndim = len(value.shape)
     if not -ndim <= i < ndim:
         raise InAxesError(
-            f"{about}: in_axes asks for axis {i} of an argument {value.aval} of rank {ndim}. Use an "
-            f"axis it has, or None to share it."
+            f"{about}: in_axes asks for axis {i} of an argument {value.aval} of rank {ndim}. Use "
+            "an axis it has, or None to share it."
         )
     return i % ndim
 
@@ -129,10 +129,8 @@ def _mapped_size(about: str, values: list, bdims: list, axis_size: int | None) -
             f"{v.aval} along axis {b}" for v, b in zip(values, bdims, strict=True) if b is not None
         )
         wanted = "" if axis_size is None else f" and equal axis_size={axis_size}"
-        raise InAxesError(
-            f"{about}: mapped axes must have one size{wanted}, got {' and '.join(map(str, sizes))}: "
-            f"{shown}."
-        )
+        got = " and ".join(map(str, sizes))
+        raise InAxesError(f"{about}: mapped axes must have one size{wanted}, got {got}: {shown}.")
     return size
 
 

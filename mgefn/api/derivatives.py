@@ -217,8 +217,8 @@ def _differentiable(p: Any, about: str, holomorphic: bool, allow_int: bool) -> b
     if kind == "c":
         if not holomorphic:
             raise DTypeError(
-                f"{about}: needs real floating arguments, got {p.aval}. Pass holomorphic=True for a "
-                "complex differentiable function, or differentiate with respect to real and "
+                f"{about}: needs real floating arguments, got {p.aval}. Pass holomorphic=True for "
+                "a complex differentiable function, or differentiate with respect to real and "
                 "imaginary parts."
             )
         return True
@@ -430,8 +430,8 @@ def _tangent(about: str, p: Any, t: Any) -> Any:
         if getattr(t, "dtype", None) != dtypes.float0:
             raise DTypeError(
                 f"{about}: the tangent of {aval} must have dtype float0, got "
-                f"{getattr(t, 'dtype', type(t).__name__)}. Pass numpy.zeros(shape, mgefn.float0), or "
-                "cast the primal to a float."
+                f"{getattr(t, 'dtype', type(t).__name__)}. Pass numpy.zeros(shape, mgefn.float0), "
+                "or cast the primal to a float."
             )
         return Zero(aval)
     if getattr(t, "dtype", None) == dtypes.float0:

@@ -1,8 +1,8 @@
 """jit: trace once per signature, compile, run.
 
-A signature is what tracing can see: the structure of the arguments, each leaf's shape and dtype (for
-a Python number its type), the static values with their types, and the settings that change traces.
-The weak type of an Array is not part of it: inside, an Array argument is strong.
+A signature is what tracing can see: the structure of the arguments, each leaf's shape and dtype
+(for a Python number its type), the static values with their types, and the settings that change
+traces. The weak type of an Array is not part of it: inside, an Array argument is strong.
 """
 
 from __future__ import annotations
@@ -428,11 +428,11 @@ class JitFunction:
         """Trace for these arguments: arrays, numbers, or anything with shape and dtype."""
         dyn, statics, _ = self._split(args, kwargs)
         leaves, in_tree = tree.flatten(dyn)
+        avals = [abstract(x, self._about) for x in leaves]
+        # As in a call, an Array is strong inside and a Python number weak.
         avals = [
-            abstract(x, self._about) if isinstance(x, (Tracer, np.ndarray)) or not isinstance(x, Array)
-            else x.aval.strong()
-            for x in leaves
-        ]  # fmt: skip
+            a.strong() if isinstance(x, Array) else a for a, x in zip(avals, leaves, strict=True)
+        ]
         donated = self._donated_leaves(dyn, len(leaves))
         entry, captured = self._trace(avals, in_tree, statics, donated, dyn)
         if captured:

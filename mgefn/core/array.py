@@ -151,8 +151,8 @@ class ConcreteArray(Array):
                 f"bool: the truth of the empty {self.aval} is not defined. Use x.size > 0."
             )
         raise ArgumentError(
-            f"bool: the truth of {self.aval} with more than one element is not defined. Use x.any() "
-            "or x.all()."
+            f"bool: the truth of {self.aval} with more than one element is not defined. Use "
+            "x.any() or x.all()."
         )
 
     def __int__(self) -> int:
@@ -212,7 +212,7 @@ def _rebuild(data: np.ndarray, weak: bool) -> ConcreteArray:
     return ConcreteArray(data, weak)
 
 
-# -- making arrays ----------------------------------------------------------------------------------
+# -- making arrays --------------------------------------------------------------------------------
 
 _SCALARS: dict[Any, ConcreteArray] = {}
 
@@ -274,7 +274,8 @@ def as_array(x: Any, what: str = "asarray") -> Array:
         return as_array(np.asarray(x), what)
     raise ArgumentError(
         f"{what}: needs an array or a number, got {type(x).__name__}. Convert it with "
-        "mgefn.numpy.asarray, or, if it is no number, pass it as a static argument or close over it."
+        "mgefn.numpy.asarray, or, if it is no number, pass it as a static argument or close over "
+        "it."
     )
 
 

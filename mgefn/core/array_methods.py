@@ -166,7 +166,7 @@ class Array:
     # -- operators --------------------------------------------------------------------------------
 
     def __add__(self, other: ArrayLike) -> Array:
-        if isinstance(other, (Array, *_NUMBERS)):
+        if isinstance(other, _OPERANDS):
             return METHODS["add"](self, other)
         return NotImplemented
 
@@ -176,7 +176,7 @@ class Array:
         return NotImplemented
 
     def __sub__(self, other: ArrayLike) -> Array:
-        if isinstance(other, (Array, *_NUMBERS)):
+        if isinstance(other, _OPERANDS):
             return METHODS["subtract"](self, other)
         return NotImplemented
 
@@ -186,7 +186,7 @@ class Array:
         return NotImplemented
 
     def __mul__(self, other: ArrayLike) -> Array:
-        if isinstance(other, (Array, *_NUMBERS)):
+        if isinstance(other, _OPERANDS):
             return METHODS["multiply"](self, other)
         return NotImplemented
 
@@ -196,7 +196,7 @@ class Array:
         return NotImplemented
 
     def __truediv__(self, other: ArrayLike) -> Array:
-        if isinstance(other, (Array, *_NUMBERS)):
+        if isinstance(other, _OPERANDS):
             return METHODS["true_divide"](self, other)
         return NotImplemented
 
@@ -206,7 +206,7 @@ class Array:
         return NotImplemented
 
     def __floordiv__(self, other: ArrayLike) -> Array:
-        if isinstance(other, (Array, *_NUMBERS)):
+        if isinstance(other, _OPERANDS):
             return METHODS["floor_divide"](self, other)
         return NotImplemented
 
@@ -216,7 +216,7 @@ class Array:
         return NotImplemented
 
     def __mod__(self, other: ArrayLike) -> Array:
-        if isinstance(other, (Array, *_NUMBERS)):
+        if isinstance(other, _OPERANDS):
             return METHODS["remainder"](self, other)
         return NotImplemented
 
@@ -226,7 +226,7 @@ class Array:
         return NotImplemented
 
     def __divmod__(self, other: ArrayLike) -> tuple[Array, Array]:
-        if isinstance(other, (Array, *_NUMBERS)):
+        if isinstance(other, _OPERANDS):
             return METHODS["divmod"](self, other)
         return NotImplemented
 
@@ -236,7 +236,7 @@ class Array:
         return NotImplemented
 
     def __pow__(self, other: ArrayLike) -> Array:
-        if isinstance(other, (Array, *_NUMBERS)):
+        if isinstance(other, _OPERANDS):
             return METHODS["power"](self, other)
         return NotImplemented
 
@@ -246,7 +246,7 @@ class Array:
         return NotImplemented
 
     def __matmul__(self, other: ArrayLike) -> Array:
-        if isinstance(other, (Array, *_NUMBERS)):
+        if isinstance(other, _OPERANDS):
             return METHODS["matmul"](self, other)
         return NotImplemented
 
@@ -256,7 +256,7 @@ class Array:
         return NotImplemented
 
     def __and__(self, other: ArrayLike) -> Array:
-        if isinstance(other, (Array, *_NUMBERS)):
+        if isinstance(other, _OPERANDS):
             return METHODS["bitwise_and"](self, other)
         return NotImplemented
 
@@ -266,7 +266,7 @@ class Array:
         return NotImplemented
 
     def __or__(self, other: ArrayLike) -> Array:
-        if isinstance(other, (Array, *_NUMBERS)):
+        if isinstance(other, _OPERANDS):
             return METHODS["bitwise_or"](self, other)
         return NotImplemented
 
@@ -276,7 +276,7 @@ class Array:
         return NotImplemented
 
     def __xor__(self, other: ArrayLike) -> Array:
-        if isinstance(other, (Array, *_NUMBERS)):
+        if isinstance(other, _OPERANDS):
             return METHODS["bitwise_xor"](self, other)
         return NotImplemented
 
@@ -286,7 +286,7 @@ class Array:
         return NotImplemented
 
     def __lshift__(self, other: ArrayLike) -> Array:
-        if isinstance(other, (Array, *_NUMBERS)):
+        if isinstance(other, _OPERANDS):
             return METHODS["left_shift"](self, other)
         return NotImplemented
 
@@ -296,7 +296,7 @@ class Array:
         return NotImplemented
 
     def __rshift__(self, other: ArrayLike) -> Array:
-        if isinstance(other, (Array, *_NUMBERS)):
+        if isinstance(other, _OPERANDS):
             return METHODS["right_shift"](self, other)
         return NotImplemented
 
@@ -306,32 +306,32 @@ class Array:
         return NotImplemented
 
     def __eq__(self, other: ArrayLike) -> Any:
-        if isinstance(other, (Array, *_NUMBERS)):
+        if isinstance(other, _OPERANDS):
             return METHODS["equal"](self, other)
         return NotImplemented
 
     def __ne__(self, other: ArrayLike) -> Any:
-        if isinstance(other, (Array, *_NUMBERS)):
+        if isinstance(other, _OPERANDS):
             return METHODS["not_equal"](self, other)
         return NotImplemented
 
     def __lt__(self, other: ArrayLike) -> Array:
-        if isinstance(other, (Array, *_NUMBERS)):
+        if isinstance(other, _OPERANDS):
             return METHODS["less"](self, other)
         return NotImplemented
 
     def __le__(self, other: ArrayLike) -> Array:
-        if isinstance(other, (Array, *_NUMBERS)):
+        if isinstance(other, _OPERANDS):
             return METHODS["less_equal"](self, other)
         return NotImplemented
 
     def __gt__(self, other: ArrayLike) -> Array:
-        if isinstance(other, (Array, *_NUMBERS)):
+        if isinstance(other, _OPERANDS):
             return METHODS["greater"](self, other)
         return NotImplemented
 
     def __ge__(self, other: ArrayLike) -> Array:
-        if isinstance(other, (Array, *_NUMBERS)):
+        if isinstance(other, _OPERANDS):
             return METHODS["greater_equal"](self, other)
         return NotImplemented
 
@@ -350,7 +350,7 @@ class Array:
     def __round__(self, ndigits: int | None = None) -> Array:
         return METHODS["round"](self, ndigits or 0)
 
-    # -- methods of numpy.ndarray -------------------------------------------------------------------
+    # -- methods of numpy.ndarray ----------------------------------------------------------------
 
     def sum(
         self,
@@ -779,3 +779,7 @@ class IndexUpdate:
 
     def __repr__(self) -> str:
         return f"{self.array!r}.at[{self.index!r}]"
+
+
+# What operators accept on their right: anything else gets its chance to answer first.
+_OPERANDS = (Array, *_NUMBERS)

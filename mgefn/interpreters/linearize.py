@@ -1,14 +1,15 @@
 """Linearization: compute a function's value and write down its derivative as a linear program.
 
 Each value with a tangent carries a `Node` of the linear program instead of the tangent itself.
-An elementwise operation leaves one `SlopeEqn` on the tape, the sum of scale(tangent, slope) over its
-operands; a linear or bilinear one leaves itself; any other runs its jvp rule with `LinearTracer`s as
-tangents, and the recorder writes down what the rule does to them. So forward rules are the only truth,
-and reverse mode is the tape read backwards. Known values that the tape needs are residuals.
+An elementwise operation leaves one `SlopeEqn` on the tape, the sum of scale(tangent, slope) over
+its operands; a linear or bilinear one leaves itself; any other runs its jvp rule with
+`LinearTracer`s as tangents, and the recorder writes down what the rule does to them. So forward
+rules are the only truth, and reverse mode is the tape read backwards. Known values that the tape
+needs are residuals.
 
-With nothing outside, the backward pass first runs without the annihilation rule (plain products) and
-looks at the final cotangents once: 0 * inf always leaves a NaN, which linear maps keep or drop, so
-only a NaN there calls for the guarded pass.
+With nothing outside, the backward pass first runs without the annihilation rule (plain products)
+and looks at the final cotangents once: 0 * inf always leaves a NaN, which linear maps keep or drop,
+so only a NaN there calls for the guarded pass.
 """
 
 from __future__ import annotations

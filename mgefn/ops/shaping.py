@@ -5,6 +5,7 @@ All move elements without arithmetic, so all but iota are linear.
 
 from __future__ import annotations
 
+import itertools
 import math
 import operator
 from collections.abc import Sequence
@@ -122,7 +123,7 @@ def _broadcast_in_dim_abstract_eval(x: ShapedArray, *, shape, broadcast_dimensio
         raise ShapeError(
             f"broadcast_in_dim: broadcast_dimensions needs {x.ndim} entries for {x}, got {dims}."
         )
-    if any(a >= b for a, b in zip(dims, dims[1:], strict=False)) or any(
+    if any(a >= b for a, b in itertools.pairwise(dims)) or any(
         not 0 <= d < len(shape) for d in dims
     ):
         raise ShapeError(

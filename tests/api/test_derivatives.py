@@ -100,7 +100,7 @@ def test_perturbation_confusion_in_every_nesting():
     for outer in (mgefn.grad, fwd):
         for inner in (mgefn.grad, fwd):
             for wrap in (lambda f: f, mgefn.jit):
-                f = lambda x: x * inner(wrap(lambda y: x + y))(x)
+                f = lambda x, inner=inner, wrap=wrap: x * inner(wrap(lambda y: x + y))(x)
                 assert float(outer(f)(2.0)) == 1
                 assert float(outer(wrap(f))(2.0)) == 1
                 assert float(wrap(outer(f))(2.0)) == 1
@@ -141,7 +141,7 @@ def test_jvp_checks_its_arguments():
         mgefn.jvp(lambda x: x, (mnp.ones(3),), (mnp.ones(2),))
     with pytest.raises(mgefn.errors.DTypeError, match="float0"):
         mgefn.jvp(lambda n: n, (mnp.arange(3),), (mnp.arange(3),))
-    n, dn = mgefn.jvp(lambda n: n + 1, (mnp.arange(3),), (np.zeros(3, mgefn.float0),))
+    _, dn = mgefn.jvp(lambda n: n + 1, (mnp.arange(3),), (np.zeros(3, mgefn.float0),))
     assert dn.dtype == mgefn.float0
     y, dy, aux = mgefn.jvp(lambda x: (x * 2, x), (3.0,), (1.0,), has_aux=True)
     assert (float(y), float(dy), float(aux)) == (6, 2, 3)
@@ -154,7 +154,7 @@ def test_linearize_evaluates_once():
         calls.append(1)
         return mnp.sin(x) * x
 
-    y, f_jvp = mgefn.linearize(f, mnp.asarray(0.7))
+    _, f_jvp = mgefn.linearize(f, mnp.asarray(0.7))
     for t in (1.0, 2.0):
         close(f_jvp(t), mgefn.jvp(lambda x: mnp.sin(x) * x, (0.7,), (t,))[1])
     assert len(calls) == 1

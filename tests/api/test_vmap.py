@@ -41,11 +41,11 @@ def test_errors_say_what_does_not_fit():
         f(mnp.ones(4), mnp.ones(3))
     with pytest.raises(InAxesError, match="got 4 and 1"):
         f(mnp.ones(4), mnp.ones(1))
-    with pytest.raises(InAxesError, match="axis 0 of an argument .* of rank 0"):
+    with pytest.raises(InAxesError, match=r"axis 0 of an argument .* of rank 0"):
         mgefn.vmap(lambda x: x)(1.0)
     with pytest.raises(InAxesError, match="no argument is mapped"):
         mgefn.vmap(lambda x: x, in_axes=None)(1.0)
-    with pytest.raises(InAxesError, match="2 entries .* 1 positional"):
+    with pytest.raises(InAxesError, match=r"2 entries .* 1 positional"):
         mgefn.vmap(lambda x: x, in_axes=(0, 0))(mnp.ones(2))
     with pytest.raises(InAxesError, match="must be an int, None or a tuple"):
         mgefn.vmap(lambda x: x, in_axes=False)

@@ -14,7 +14,6 @@ from mgefn.compiler.passes import optimized
 from mgefn.compiler.pool import LARGE, Pool, pool
 from mgefn.compiler.program import Executable, frames
 from mgefn.config import config
-from mgefn.core.jaxpr import check_jaxpr
 from mgefn.interpreters.evaluate import eval_jaxpr
 
 
@@ -83,7 +82,7 @@ def test_donation_reuses_the_buffer():
     r = step(s, 1.0)
     assert r.unsafe_buffer_pointer() == where
     np.testing.assert_array_equal(r, np.full(1000, 2, "float32"))
-    with pytest.raises(mgefn.errors.DonatedBufferError, match="donated at test_program.py"):
+    with pytest.raises(mgefn.errors.DonatedBufferError, match=r"donated at test_program\.py"):
         s + 1
     assert s.is_deleted()
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from mgefn.backends.numpy_kernels.base import deliver, in_place, temp_bytes
+from mgefn.backends.numpy_kernels.base import BUFFER_ELEMENTS, deliver, in_place, temp_bytes
 from mgefn.ops.indexing.gather import CLIP, FILL, ScatterDimensionNumbers, window_sizes
 
 # Windows of at least this many elements are added one by one, each in one call.
@@ -211,8 +211,9 @@ def _scatter_temp(in_avals: Any, out_avals: Any, *, dimension_numbers, **params:
         dimension_numbers.operand_batching_dims
     )
     # Updates are copied where some are dropped, once more where their block is the output's, and
-    # flat indices take 8 bytes an element.
+    # flat indices take 8 bytes an element; ufunc.at has buffers of its own.
     total = 2 * _index_bytes(n, columns) + 2 * u.nbytes + 9 * u.size
+    total += BUFFER_ELEMENTS * (8 + max(4, x.dtype.itemsize))
     if x.dtype.itemsize <= 2:
         total += 4 * x.size + 4 * u.size
     return total
