@@ -3,6 +3,9 @@ transformations."""
 
 from __future__ import annotations
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from mgefn import debug as debug
 from mgefn import dtypes as dtypes
 from mgefn import errors as errors
@@ -52,3 +55,20 @@ from mgefn.core.array_methods import Array as Array
 from mgefn.dtypes import float0 as float0
 
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from mgefn import nn as nn
+    from mgefn import optim as optim
+
+# Loaded when first named, so that programs that do without them do not wait for them.
+_ON_FIRST_USE = frozenset({"nn", "optim"})
+
+
+def __getattr__(name: str) -> Any:
+    if name in _ON_FIRST_USE:
+        return importlib.import_module(f"mgefn.{name}")
+    raise AttributeError(f"module 'mgefn' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_ON_FIRST_USE})

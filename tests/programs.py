@@ -27,6 +27,7 @@ import mgefn
 from mgefn.control.checkpoint import checkpoint
 from mgefn.control.custom_rules import custom_jvp, custom_vjp
 from mgefn.numpy import assembling as a
+from mgefn.numpy.creation import asarray
 from mgefn.ops import contractions as c
 from mgefn.ops import cumulative as u
 from mgefn.ops import elementwise as e
@@ -74,12 +75,14 @@ class Program:
         """float64 inputs, with a leading batch axis if asked for."""
         rng = np.random.default_rng(self.seed)
         lead = () if batch is None else (batch,)
-        return [rng.uniform(-1.3, 1.3, (*lead, *shape)) for shape in self.shapes]
+        # asarray: a NumPy scalar would count as a weak Python number.
+        return [np.asarray(rng.uniform(-1.3, 1.3, (*lead, *shape))) for shape in self.shapes]
 
 
 def run(program: Program, *arrays: Any, wraps: bool = True) -> list[Any]:
     """The outputs of a program on arrays or tracers; wraps=False leaves the wrappings out."""
-    values = list(arrays)
+    # asarray: NumPy's own arithmetic on rank 0 would give NumPy scalars.
+    values = [asarray(x) for x in arrays]
     _run(program, values, 0, len(program.steps), MGEFN, wraps, None)
     return [values[n] for n in program.outs]
 
@@ -131,6 +134,7 @@ def _run(
 
 def _wrapped(program: Program, values: list[Any], start: int, stop: int, kind: str) -> Any:
     """Steps start to stop inside a transformation that does not change their meaning."""
+    values = list(values)  # as they are now: rules run when the caller's list has grown
     known = len(values)
     needed = sorted({k for step in program.steps[start:stop] for k in step.args if k < known})
     # Every second value comes in as an argument and the others by closure. A custom_vjp's rule

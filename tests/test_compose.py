@@ -36,8 +36,10 @@ EXAMPLES = int(os.environ.get("MGEFN_COMPOSE_EXAMPLES", "25"))
 SEED = int(os.environ.get("MGEFN_TEST_SEED") or datetime.date.today().strftime("%Y%m%d"))
 print(f"MGEFN_TEST_SEED={SEED}")
 
-# A custom_vjp function has no forward mode, so jvp of a program needs one without.
-FORWARD = tuple(w for w in WRAPS if w != "custom_vjp")
+# A custom_vjp function has no forward mode, which the rules of the custom_jvp wrapping use.
+FORWARD = programs(wraps=[w for w in WRAPS if w != "custom_vjp"])
+REVERSE = programs(wraps=[w for w in WRAPS if w != "custom_jvp"])
+SHORT = programs(wraps=[w for w in WRAPS if w != "custom_vjp"], max_steps=8)
 
 
 class Derivatives:
@@ -55,8 +57,8 @@ class Derivatives:
         """
         differences = []
         for h in (1e-4, 2e-4):
-            above = fun(*[x + h * d for x, d in zip(xs, dxs, strict=True)])
-            below = fun(*[x - h * d for x, d in zip(xs, dxs, strict=True)])
+            above = fun(*[np.asarray(x + h * d) for x, d in zip(xs, dxs, strict=True)])
+            below = fun(*[np.asarray(x - h * d) for x, d in zip(xs, dxs, strict=True)])
             differences.append(
                 [(np.asarray(p) - np.asarray(m)) / (2 * h) for p, m in zip(above, below, strict=True)]
             )
@@ -92,7 +94,7 @@ def flat(x: Any) -> list[np.ndarray]:
 
 
 def directions(xs: Sequence[np.ndarray], rng: np.random.Generator) -> list[np.ndarray]:
-    return [rng.uniform(-1, 1, np.shape(x)) for x in xs]
+    return [np.asarray(rng.uniform(-1, 1, np.shape(x))) for x in xs]
 
 
 def inner(xs: Sequence[Any], ys: Sequence[Any]) -> float:
@@ -198,7 +200,7 @@ def check_vmap(program: Program, xs: list, rng: Any, derivatives: Derivatives) -
     axes[int(rng.integers(len(xs)))] = 0
     moved = [x if a < 0 else np.moveaxis(b, 0, a) for x, b, a in zip(xs, batch, axes, strict=True)]
     in_axes = tuple(None if a < 0 else a for a in axes)
-    examples = [[x if a < 0 else b[k] for x, b, a in zip(xs, batch, axes, strict=True)] for k in range(size)]
+    examples = [[x if a < 0 else np.asarray(b[k]) for x, b, a in zip(xs, batch, axes, strict=True)] for k in range(size)]
 
     def loop(fun: Callable[..., Any]) -> list[np.ndarray]:
         found = [flat(fun(*example)) for example in examples]
@@ -272,16 +274,16 @@ def check_jaxpr_of(program: Program, xs: list, rng: Any, derivatives: Derivative
 
 # check -> what programs it is for
 CHECKS: dict[Callable[..., None], Any] = {
-    check_values: programs(narrow=True),
-    check_wraps: programs(),
-    check_jvp: programs(wraps=FORWARD),
-    check_transpose: programs(wraps=FORWARD),
-    check_linearize: programs(),
-    check_grad_of_jit: programs(),
-    check_vmap: programs(),
-    check_hessian: programs(max_steps=8),
-    check_second_order: programs(wraps=FORWARD, max_steps=8),
-    check_jaxpr_of: programs(),
+    check_values: programs(wraps=["jit", "checkpoint", "custom_vjp", "vmap"], narrow=True) | FORWARD,
+    check_wraps: FORWARD | REVERSE,
+    check_jvp: FORWARD,
+    check_transpose: FORWARD,
+    check_linearize: FORWARD,
+    check_grad_of_jit: FORWARD | REVERSE,
+    check_vmap: FORWARD | REVERSE,
+    check_hessian: SHORT | programs(wraps=["jit", "custom_vjp"], max_steps=8),
+    check_second_order: SHORT,
+    check_jaxpr_of: FORWARD | REVERSE,
 }
 
 

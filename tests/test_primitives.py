@@ -193,7 +193,9 @@ def test_jit(case: OpCase) -> None:
         rng = generator(case, name)
         differentiable = case.differentiable if dtype in (FLOAT64, COMPLEX128) else ()
         for draw in (case.draw, *case.edges):
-            checks.check_jit(case.fun, draw(rng, dtype), differentiable)
+            # The order of a sum depends on the layout.
+            rtol = max(8, case.ulps) * checks.rounding(dtype)
+            checks.check_jit(case.fun, draw(rng, dtype), differentiable, rtol)
 
 
 @rows("jaxpr")

@@ -11,6 +11,7 @@ from mgefn.backends.numpy_kernels import random_bits as rb
 from mgefn.backends.numpy_kernels import reductions as rd
 from mgefn.backends.numpy_kernels import indexing as ix
 from mgefn.backends.numpy_kernels import shaping as sh
+from mgefn.backends.numpy_kernels import special as spk
 from mgefn.backends.numpy_kernels import sorting as so
 from mgefn.backends.numpy_kernels.base import Ufunc
 from mgefn.control import callbacks as cb
@@ -24,6 +25,7 @@ from mgefn.ops import random_bits as b
 from mgefn.ops import reductions as r
 from mgefn.ops import indexing as i
 from mgefn.ops import shaping as s
+from mgefn.ops import special as sp
 from mgefn.ops import sorting as t
 
 KERNELS = {
@@ -150,6 +152,13 @@ KERNELS = {
     e.stop_gradient_p: lambda x, *, outs=(None,): (
         x if outs[0] is None else ew.deliver(x, outs[0]),
     ),
+    # special
+    sp.igamma_p: spk.igamma,
+    sp.igammac_p: spk.igammac,
+    sp.igamma_grad_a_p: spk.igamma_grad_a,
+    sp.random_gamma_grad_p: spk.random_gamma_grad,
+    sp.regularized_incomplete_beta_p: spk.regularized_incomplete_beta,
+    sp.zeta_p: spk.zeta,
     # elementwise: special functions
     e.erf_p: ew.erf,
     e.erfc_p: ew.erfc,

@@ -185,7 +185,7 @@ def stays_contiguous(eqn: Eqn) -> bool:
         return True
     if name == "broadcast_in_dim":
         return x.size == out.size
-    if name == "slice":
+    if name == "slice" and x.shape:
         rest = eqn.params["start_indices"][1:]
         return x.shape[1:] == out.shape[1:] and not any(rest) and eqn.params["strides"][0] == 1
     return out.size <= 1

@@ -18,8 +18,9 @@ from numpy.lib.stride_tricks import as_strided
 from mgefn.backends.numpy_kernels.base import BUFFER_ELEMENTS, deliver, in_place, temp_bytes
 from mgefn.ops.indexing.gather import CLIP, FILL, ScatterDimensionNumbers, window_sizes
 
-# Windows of at least this many elements are added one by one, each in one call.
-_LOOP_ELEMENTS = 128
+# Windows of at least this many elements are added one by one, each in one call; below, one flat
+# ufunc.at is up to ten times as fast.
+_LOOP_ELEMENTS = 512
 # Python objects of a call, in bytes.
 _OBJECTS = 4096
 

@@ -31,7 +31,12 @@ def broadcast_in_dim(x, *, shape, broadcast_dimensions, outs: tuple = (None,)) -
 
 
 def reshape(x, *, new_sizes, outs: tuple = (None,)) -> tuple:
-    return _view(x.reshape(new_sizes), outs[0])
+    out = outs[0]
+    if out is None:
+        return (x.reshape(new_sizes),)
+    # The block is contiguous, so it has a view of the operand's shape, and no copy is made first.
+    out.reshape(x.shape)[...] = x
+    return (out,)
 
 
 def transpose(x, *, permutation, outs: tuple = (None,)) -> tuple:
@@ -40,7 +45,7 @@ def transpose(x, *, permutation, outs: tuple = (None,)) -> tuple:
 
 def rev(x, *, dimensions, outs: tuple = (None,)) -> tuple:
     index = tuple(slice(None, None, -1) if i in dimensions else slice(None) for i in range(x.ndim))
-    return _view(np.asarray(x[index]), outs[0])
+    return _view(x[(..., *index)], outs[0])
 
 
 def concatenate(*arrays, dimension, outs: tuple = (None,)) -> tuple:
@@ -74,7 +79,8 @@ def pad(x, value, *, padding_config, outs: tuple = (None,)) -> tuple:
 
 def strided_slice(x, *, start_indices, limit_indices, strides, outs: tuple = (None,)) -> tuple:
     index = tuple(map(slice, start_indices, limit_indices, strides))
-    return _view(np.asarray(x[index]), outs[0])
+    # The Ellipsis makes a view of rank 0 too, where x[()] would be a scalar.
+    return _view(x[(..., *index)], outs[0])
 
 
 def iota(*, dtype, shape, dimension, outs: tuple = (None,)) -> tuple:

@@ -289,7 +289,7 @@ def _up(dims: Sequence[int]) -> tuple[int, ...]:
 
 
 @gather_p.def_batch
-def _gather_batch(args, bdims, *, dimension_numbers, slice_sizes, **params):
+def batch_gather(args, bdims, *, dimension_numbers, slice_sizes, **params):
     (x, indices), (x_bdim, indices_bdim) = args, bdims
     offset, collapsed, mapped, batching, indices_batching = dimension_numbers
     if indices_bdim is None:
@@ -541,6 +541,7 @@ def _scatter_batch(primitive: Primitive) -> Any:
 for _p in SCATTERS:
     _p.def_abstract_eval(_scatter_abstract_eval(_p.name, _p in (scatter_min_p, scatter_max_p)))
     _p.def_batch(_scatter_batch(_p))
+batch_scatter = _scatter_batch(scatter_p)
 for _p in (scatter_min_p, scatter_max_p):
     _p.no_rule("transpose", "not linear")
 

@@ -81,7 +81,7 @@ def getitem(x: Array, index: Any) -> Array:
         else:
             known = known_index(index)
         if known is not _NOT_KNOWN:
-            data = x._data
+            data: np.ndarray = x._data  # type: ignore[attr-defined]  # the class is checked above
             try:
                 part = data[known]
             except (IndexError, TypeError) as e:
@@ -96,7 +96,7 @@ def getitem(x: Array, index: Any) -> Array:
                     whole = base.nbytes if base.__class__ is np.ndarray else data.nbytes
                     if whole > _KEEPS_BASE:
                         part = np.array(part)
-            return ConcreteArray(part, x._weak)
+            return ConcreteArray(part, x._weak)  # type: ignore[attr-defined]  # as above
     return _traced_getitem(x, index)
 
 
@@ -172,7 +172,7 @@ class SliceEntry(NamedTuple):
     dim: int
     start: int
     step: int
-    count: int
+    size: int
 
 
 class ScalarEntry(NamedTuple):
@@ -397,7 +397,7 @@ def _basic(x: Any, entries: Sequence[Any]) -> Any:
         if e is None:
             shape.append(1)
         elif isinstance(e, SliceEntry):
-            shape.append(e.count)
+            shape.append(e.size)
     if traced and 0 in (x.shape[e.dim] for e in traced):
         if 0 in shape:
             return zeros(ShapedArray(tuple(shape), x.dtype))
@@ -509,13 +509,13 @@ def plan(x: Any, parsed: ParsedIndex, name: str) -> Plan:
             shape += block
             full_shape += block
             continue
-        if o.step == 1 or o.count <= 1:
+        if o.step == 1 or o.size <= 1:
             window_dims.append(len(shape))
-            sizes[o.dim] = o.count
+            sizes[o.dim] = o.size
         else:
-            batch.append((o, o.count))
-        shape.append(o.count)
-        full_shape.append(o.count)
+            batch.append((o, o.size))
+        shape.append(o.size)
+        full_shape.append(o.size)
     batch_shape = tuple(n for _, n in batch)
     columns: list[int] = []
     values: list[Any] = []
@@ -532,18 +532,18 @@ def plan(x: Any, parsed: ParsedIndex, name: str) -> Plan:
     for o in order:
         if not isinstance(o, SliceEntry):
             continue
-        if o.step == 1 or o.count <= 1:
-            if o.count < x.shape[o.dim]:
+        if o.step == 1 or o.size <= 1:
+            if o.size < x.shape[o.dim]:
                 columns.append(o.dim)
                 values.append(ConcreteArray(np.asarray(o.start, dtype)))
         else:
             at = next(i for i, (b, _) in enumerate(batch) if b is o)
             column = [1] * len(batch)
-            column[at] = o.count
-            steps = o.start + o.step * np.arange(o.count)
+            column[at] = o.size
+            steps = o.start + o.step * np.arange(o.size)
             columns.append(o.dim)
             values.append(ConcreteArray(steps.astype(dtype).reshape(column)))
-    windowed = {o.dim for o in order if isinstance(o, SliceEntry) and (o.step == 1 or o.count <= 1)}
+    windowed = {o.dim for o in order if isinstance(o, SliceEntry) and (o.step == 1 or o.size <= 1)}
     left_out = tuple(d for d in range(x.ndim) if d not in windowed)
     return Plan(
         tuple(shape),
@@ -586,7 +586,7 @@ def _advanced(x: Any, parsed: ParsedIndex) -> Any:
     rest = []
     for e in parsed.entries:
         if isinstance(e, SliceEntry):
-            rest.append(SliceEntry(e.dim, 0, 1, e.count))
+            rest.append(SliceEntry(e.dim, 0, 1, e.size))
         else:
             rest.append(e)
     slices = [e for e in parsed.entries if isinstance(e, SliceEntry)]

@@ -839,7 +839,7 @@ def insert(arr: ArrayLike, obj: Any, values: ArrayLike, axis: int | None = None)
         v = moveaxis(reshape(v, (1,) * (x.ndim - v.ndim) + v.shape), 0, at)
     m = v.shape[at] if v.ndim == x.ndim else 1
     if not single:
-        m = np.arange(n + 1)[places].size if isinstance(places, slice) else places.size
+        m = np.arange(n + 1)[places].size if isinstance(places, slice) else np.size(places)
         m = int(places.sum()) if isinstance(places, np.ndarray) and places.dtype == bool else m
     shape = (*x.shape[:at], m, *x.shape[at + 1 :])
     try:

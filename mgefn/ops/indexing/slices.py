@@ -23,8 +23,9 @@ from mgefn.ops.indexing.gather import (
     GatherDimensionNumbers,
     GatherScatterMode,
     ScatterDimensionNumbers,
+    batch_gather,
+    batch_scatter,
     gather_p,
-    scatter_p,
 )
 from mgefn.ops.shaping import (
     concatenate_p,
@@ -164,7 +165,7 @@ def _dynamic_slice_batch(args, bdims, *, slice_sizes):
         return dynamic_slice_p.bind(x, *starts, slice_sizes=sizes), (bdim,)
     ndim = len(starts)
     numbers = GatherDimensionNumbers(tuple(range(ndim)), (), tuple(range(ndim)))
-    return gather_p.batch(
+    return batch_gather(
         (x, _stacked_starts(starts, start_bdims)),
         (bdim, 0),
         dimension_numbers=numbers,
@@ -185,8 +186,8 @@ def _stacked_starts(starts: Sequence[Any], bdims: Sequence[int | None]) -> Any:
     for s, b in zip(starts, bdims, strict=True):
         s = convert(s, dtype)
         columns.append(reshape(s, (size, 1)) if b is not None else s.reshape(1, 1))
-    from_shape = [c if c.shape[0] == size else _repeated(c, size) for c in columns]
-    return concatenate_p.bind1(*from_shape, dimension=1)
+    full = [c if c.shape[0] == size else _repeated(c, size) for c in columns]
+    return concatenate_p.bind1(*full, dimension=1)
 
 
 def _repeated(column: Any, size: int) -> Any:
@@ -271,7 +272,7 @@ def _dynamic_update_slice_batch(args, bdims):
         indices_bdim = None
     else:
         indices, indices_bdim = _stacked_starts(starts, start_bdims), 0
-    return scatter_p.batch(
+    return batch_scatter(
         (x, indices, u),
         (bdim, indices_bdim, u_bdim),
         dimension_numbers=numbers,

@@ -67,7 +67,7 @@ def _update(
                            unique, mode)  # fmt: skip
             return _cast(wide, dtype, weak)
     v = _cast(v, dtype, False)
-    if state.current is None and a.__class__ is ConcreteArray and v.__class__ is ConcreteArray:
+    if state.current is None and isinstance(a, ConcreteArray) and isinstance(v, ConcreteArray):
         out = _known_update(primitive, a, index, v, parsed_mode)
         if out is not None:
             return out
@@ -159,10 +159,10 @@ def _update_one_piece(x: Any, entries: list, v: Any) -> Any:
                 return None
             starts[e.dim], sizes[e.dim] = i, 1
         elif isinstance(e, SliceEntry):
-            if e.step != 1 and e.count > 1:
+            if e.step != 1 and e.size > 1:
                 return None
-            starts[e.dim], sizes[e.dim] = e.start, e.count
-            shape.append(e.count)
+            starts[e.dim], sizes[e.dim] = e.start, e.size
+            shape.append(e.size)
     box = Plan(tuple(shape), tuple(shape), (), (), (), tuple(sizes), None, True)
     u = reshape(_broadcast_values("set", v, box), tuple(sizes))
     if 0 in sizes:

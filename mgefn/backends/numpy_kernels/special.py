@@ -1,0 +1,124 @@
+"""Kernels of `ops/special.py`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mgefn.backends.numpy_kernels.base import ViaFloat32
+
+
+def _scipy(name: str) -> ViaFloat32:
+    """A function of scipy.special, imported at its first call."""
+    found: list[Any] = []
+
+    def call(*arrays: np.ndarray) -> Any:
+        if not found:
+            import scipy.special  # a heavy library, needed by few programs
+
+            found.append(getattr(scipy.special, name))
+        return found[0](*arrays)
+
+    call.__name__ = name
+    return ViaFloat32(call)
+
+
+igamma, igammac = _scipy("gammainc"), _scipy("gammaincc")
+regularized_incomplete_beta, zeta = _scipy("betainc"), _scipy("zeta")
+
+
+def _grad_series(a: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """P and dP/da by P = x**a e**-x * sum over n of x**n / Gamma(a + n + 1), for x up to about a.
+
+    Returns the sum relative to x**a e**-x / Gamma(a + 1), and its derivative in a.
+    """
+    term = np.ones_like(a)
+    d_term = np.zeros_like(a)  # derivative of the term in a
+    total, d_total = term.copy(), d_term.copy()
+    for n in range(1, 2000):
+        r = x / (a + n)
+        d_term = d_term * r - term * r / (a + n)
+        term = term * r
+        total += term
+        d_total += d_term
+        if np.all(np.abs(d_term) <= 1e-17 * np.abs(d_total) + 1e-300):
+            break
+    return total, d_total
+
+
+def _grad_fraction(a: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Q relative to x**a e**-x / Gamma(a), and its derivative, by the continued fraction."""
+    y, z, c = 1 - a, x + 1 - a + 1, 0.0
+    p2, q2, p1, q1 = np.ones_like(a), x.copy(), x + 1, z * x
+    dp2, dq2, dp1, dq1 = np.zeros_like(a), np.zeros_like(a), np.zeros_like(a), -x
+    ratio = p1 / q1
+    d_ratio = (dp1 - ratio * dq1) / q1
+    for _ in range(2000):
+        c += 1
+        y, z = y + 1, z + 2
+        yc = y * c
+        p0 = p1 * z - p2 * yc
+        q0 = q1 * z - q2 * yc
+        dp0 = dp1 * z - p1 - dp2 * yc + p2 * c
+        dq0 = dq1 * z - q1 - dq2 * yc + q2 * c
+        new = np.where(q0 != 0, p0 / np.where(q0 != 0, q0, 1), ratio)
+        d_new = np.where(q0 != 0, (dp0 - new * dq0) / np.where(q0 != 0, q0, 1), d_ratio)
+        done = np.abs(d_new - d_ratio) <= 1e-16 * np.abs(d_new) + 1e-300
+        ratio, d_ratio = new, d_new
+        p2, q2, p1, q1 = p1, q1, p0, q0
+        dp2, dq2, dp1, dq1 = dp1, dq1, dp0, dq0
+        big = np.abs(p1) > 1e150
+        if big.any():
+            s = np.where(big, 1e-150, 1.0)
+            p2, q2, p1, q1 = p2 * s, q2 * s, p1 * s, q1 * s
+            dp2, dq2, dp1, dq1 = dp2 * s, dq2 * s, dp1 * s, dq1 * s
+        if np.all(done):
+            break
+    return ratio, d_ratio
+
+
+def _grad_a(a: np.ndarray, x: np.ndarray) -> np.ndarray:
+    import scipy.special as sp  # a heavy library, needed by few programs
+
+    dtype = a.dtype
+    a, x = np.broadcast_arrays(a.astype(np.float64), x.astype(np.float64))
+    valid = (a > 0) & (x > 0) & np.isfinite(x) & np.isfinite(a)
+    safe_a, safe_x = np.where(valid, a, 1.0), np.where(valid, x, 1.0)
+    by_series = (safe_x <= 1) | (safe_x <= safe_a)
+    out = np.zeros(a.shape)
+    log_power = safe_a * np.log(safe_x) - safe_x
+    if by_series.any():
+        sa, sx = safe_a[by_series], safe_x[by_series]
+        total, d_total = _grad_series(sa, sx)
+        factor = np.exp(log_power[by_series] - sp.gammaln(sa + 1))
+        out[by_series] = factor * (d_total + total * (np.log(sx) - sp.psi(sa + 1)))
+    rest = ~by_series
+    if rest.any():
+        ra, rx = safe_a[rest], safe_x[rest]
+        ratio, d_ratio = _grad_fraction(ra, rx)
+        factor = np.exp(log_power[rest] - sp.gammaln(ra))
+        out[rest] = -factor * (d_ratio + ratio * (np.log(rx) - sp.psi(ra)))
+    # P(a, 0) = 0 and P(a, inf) = 1 for every a.
+    flat = (a > 0) & ((x == 0) | np.isposinf(x))
+    return np.where(valid, out, np.where(flat, 0.0, np.nan)).astype(dtype)
+
+
+def _sample_grad(a: np.ndarray, x: np.ndarray) -> np.ndarray:
+    import scipy.special as sp  # a heavy library, needed by few programs
+
+    wide_a, wide_x = a.astype(np.float64), x.astype(np.float64)
+    log_density = (wide_a - 1) * np.log(wide_x) - wide_x - sp.gammaln(wide_a)
+    grad = _grad_a(wide_a, wide_x)
+    return np.asarray(-grad / np.exp(log_density)).astype(a.dtype)
+
+
+class _Iterated(ViaFloat32):
+    """Series and fractions hold about thirty float64 arrays of the result's size."""
+
+    def temp_bytes(self, in_avals: Any, out_avals: Any, **params: Any) -> int:
+        return 34 * 8 * out_avals[0].size
+
+
+igamma_grad_a = _Iterated(_grad_a)
+random_gamma_grad = _Iterated(_sample_grad)
