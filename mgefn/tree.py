@@ -25,6 +25,7 @@ from __future__ import annotations
 import builtins
 import collections
 import functools
+import importlib
 import threading
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, TypeAlias, TypeVar
@@ -99,6 +100,11 @@ def _load() -> Any:
     global _flatten, _optree
     with _load_lock:
         if _optree is None:
+            # In a thread of its own, where no KeyboardInterrupt can cut it short: an extension
+            # module whose first import is cut short can't be imported again.
+            importing = threading.Thread(target=importlib.import_module, args=("optree",))
+            importing.start()
+            importing.join()
             import optree  # here, because it costs a sixth of `import numpy`
 
             for node in _nodes.values():

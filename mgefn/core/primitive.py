@@ -73,6 +73,9 @@ class Primitive:
         self.opaque = opaque
         self.weak_result = weak_result
         self.abstract_eval: Callable[..., tuple[ShapedArray, ...]] | None = None
+        # (weak types of the operands, params) -> weak type of the outputs, where the rule that
+        # weak_result stands for is not the primitive's.
+        self.weak_of: Callable[[list[bool], dict[str, Any]], bool] | None = None
         # For primitives that hold programs: (args, params) -> outs on any backend.
         self.evaluate: Callable[..., Any] | None = None
         self.jvp: Callable[..., Any] | None = None

@@ -12,7 +12,7 @@ from mgefn.core.interpreter import base, interpreter_set_to, quietly, state
 from mgefn.core.jaxpr import Atom, Jaxpr, Literal, Var
 from mgefn.core.primitive import Primitive
 from mgefn.core.tracer import Tracer, leaked
-from mgefn.errors import UnsupportedError
+from mgefn.errors import MgefnError, UnsupportedError
 
 _ndarray = np.ndarray
 
@@ -28,7 +28,8 @@ def evaluate(primitive: Primitive, args: tuple, params: dict[str, Any]) -> tuple
     buffers = []
     for a in args:
         if a.__class__ is not ConcreteArray:
-            a = _concrete(primitive, a)
+            args = tuple([_concrete(primitive, x) for x in args])
+            return evaluate(primitive, args, params)
         buffers.append(a._data)
         weak = weak and a._weak
     ufunc = primitive.ufunc
@@ -38,6 +39,9 @@ def evaluate(primitive: Primitive, args: tuple, params: dict[str, Any]) -> tuple
             out = state.quiet(ufunc, *buffers)
         except RuntimeError:
             out = quietly(ufunc, *buffers)
+        except ValueError:
+            _explain(primitive, args, params)
+            raise
         return (ConcreteArray(out if out.__class__ is _ndarray else np.asarray(out), weak),)
     if primitive.evaluate is not None:
         with interpreter_set_to(None):
@@ -52,9 +56,26 @@ def evaluate(primitive: Primitive, args: tuple, params: dict[str, Any]) -> tuple
         if "cannot enter context" not in str(e):
             raise
         outs = quietly(kernel, *buffers, **params)
+    except (TypeError, ValueError, IndexError):
+        _explain(primitive, args, params)
+        raise
+    if primitive.weak_of is not None:
+        weak = primitive.weak_of([a._weak for a in args], params)
     return tuple(
         [ConcreteArray(out if out.__class__ is _ndarray else np.asarray(out), weak) for out in outs]
     )
+
+
+def _explain(primitive: Primitive, args: tuple, params: dict[str, Any]) -> None:
+    """Raise the error that abstract evaluation has for these operands, where it has one.
+
+    Known operands are not checked before their kernel runs; a kernel that refuses them speaks of
+    its own affairs, and the primitive says it in the user's terms.
+    """
+    try:
+        primitive.out_avals([a.aval for a in args], params)
+    except MgefnError as e:
+        raise e from None
 
 
 base.process = evaluate

@@ -162,10 +162,34 @@ class LinearRecorder(Interpreter):
             # The tangent goes into a function that the operation holds: record what that does.
             with self.entered():
                 return tuple(primitive.call(args, params))
+        if primitive.inlined is not None:
+            return self._call(primitive, args, params)
         avals = primitive.out_avals([i.aval for i in inputs], params)
         nodes = [Node(a.shape, a.dtype) for a in avals]
         self.tape.append(LinearEqn(primitive, inputs, params, nodes))
         return tuple([LinearTracer(self, n) for n in nodes])
+
+    def _call(self, primitive: Primitive, args: tuple, params: dict[str, Any]) -> tuple:
+        """A call on values and tangents, as a rule makes with the jvp of a jitted function: what the
+        values decide runs outside, the rest goes on the tape."""
+        assert primitive.inlined is not None
+        mine = tuple(a.__class__ is LinearTracer and a.interpreter is self for a in args)
+        parts = split_jaxpr(primitive.inlined(params), mine)
+        known = [a for a, m in zip(args, mine, strict=True) if not m]
+        nodes = [a.node for a, m in zip(args, mine, strict=True) if m]
+        outs = process_in(self.outer, primitive, tuple(known), params | {"jaxpr": parts.primal})
+        n_known = len(outs) - parts.n_residuals
+        avals = parts.linear.out_avals
+        binders = [Node(a.shape, a.dtype) for a in avals]
+        if binders:
+            inputs = [*outs[n_known:], *nodes]
+            self.tape.append(
+                LinearEqn(primitive, inputs, params | {"jaxpr": parts.linear}, binders)
+            )
+        values, tangents = iter(outs), iter(binders)
+        return tuple(
+            LinearTracer(self, next(tangents)) if x else next(values) for x in parts.out_nonzero
+        )
 
 
 class LinearizeInterpreter(Interpreter):
@@ -533,23 +557,58 @@ def linearize_jaxpr(closed: ClosedJaxpr, nonzero: tuple[bool, ...]) -> Linearize
         finally:
             state.current = previous
         out_nonzero = [n is not None for n in linear_map.out_nodes]
-
-        def linear_fun(*xs):
-            known, tangents = xs[: len(residuals)], xs[len(residuals) :]
-            moved = linear_map.with_residuals(residuals, known)
-            out = moved.jvp(tangents)
-            return [
-                zeros(t.aval) if t.__class__ is Zero else t
-                for t, nz in zip(out, out_nonzero, strict=True)
-                if nz
-            ]
-
-        linear = trace_closed(
-            linear_fun,
-            [r.aval for r in residuals] + [n.aval for n in linear_map.in_nodes],
-            "vjp",
-            f"linear_{closed.jaxpr.name}",
-        )
+        linear = _linear_program(closed, linear_map, residuals)
         return Linearized(primal, linear, len(residuals), out_nonzero)
 
     return closed.derive(("linearize", nonzero), make)
+
+
+def _linear_program(
+    closed: ClosedJaxpr, linear_map: LinearMap, residuals: Sequence[Any]
+) -> ClosedJaxpr:
+    """A linear map as a jaxpr (residuals, tangents) -> tangents of the outs that have one."""
+
+    def fun(*xs: Any) -> list[Any]:
+        known, tangents = xs[: len(residuals)], xs[len(residuals) :]
+        out = linear_map.with_residuals(residuals, known).jvp(tangents)
+        return [
+            zeros(t.aval) if t.__class__ is Zero else t
+            for t, n in zip(out, linear_map.out_nodes, strict=True)
+            if n is not None
+        ]
+
+    avals = [*(r.aval for r in residuals), *(n.aval for n in linear_map.in_nodes)]
+    return trace_closed(fun, avals, "vjp", f"linear_{closed.jaxpr.name}")
+
+
+def split_jaxpr(closed: ClosedJaxpr, linear: tuple[bool, ...]) -> Linearized:
+    """Split a jaxpr into what its known inputs decide and the part linear in the others.
+
+    primal: known inputs -> (known outs, residuals). linear: (residuals, linear inputs) -> the other
+    outs. out_nonzero: which outs are those.
+    """
+
+    def make() -> Linearized:
+        staged = StagingInterpreter("vjp")
+        recorder = LinearRecorder(staged, [], "vjp")
+        nodes: list[Node] = []
+        args: list[Any] = []
+        for aval, is_linear in zip(closed.in_avals, linear, strict=True):
+            if is_linear:
+                nodes.append(Node(aval.shape, aval.dtype))
+                args.append(LinearTracer(recorder, nodes[-1]))
+            else:
+                args.append(staged.input(aval))
+        with recorder.entered():
+            outs = eval_jaxpr(closed.jaxpr, closed.consts, args)
+        mine = [o.__class__ is LinearTracer and o.interpreter is recorder for o in outs]
+        out_nodes = [o.node if m else None for o, m in zip(outs, mine, strict=True)]
+        linear_map = LinearMap(recorder.tape, nodes, out_nodes, closed.out_avals).pruned()
+        residuals = linear_map.residuals()
+        known = [o for o, m in zip(outs, mine, strict=True) if not m]
+        primal, captured = staged.close([*known, *residuals], closed.jaxpr.name)
+        assert not captured, "a jaxpr's consts hold no tracer"
+        program = _linear_program(closed, linear_map, residuals)
+        return Linearized(primal, program, len(residuals), mine)
+
+    return closed.derive(("split", linear), make)

@@ -1350,7 +1350,8 @@ def _select_n_abstract_eval(which: ShapedArray, *cases: ShapedArray):
     return (ShapedArray(shape, cases[0].dtype, weak),)
 
 
-select_n_p.weak_result = False  # abstract evaluation looks at the cases only
+select_n_p.weak_result = False  # the cases decide
+select_n_p.weak_of = lambda weak, params: all(weak[1:])
 select_n_p.def_batch(batch_elementwise(select_n_p))
 
 
@@ -1475,6 +1476,7 @@ def _clamp_abstract_eval(low: ShapedArray, x: ShapedArray, high: ShapedArray):
 
 
 clamp_p.weak_result = False  # the operand decides
+clamp_p.weak_of = lambda weak, params: weak[1]
 clamp_p.no_rule("transpose", "not linear")
 clamp_p.def_batch(batch_elementwise(clamp_p))
 # At the edges the derivative belongs to the bound, and to both where min = max, as in JAX.
@@ -1517,6 +1519,7 @@ def _convert_element_type_abstract_eval(x: ShapedArray, *, new_dtype, weak_type)
     return (ShapedArray(x.shape, new_dtype, weak_type),)
 
 
+convert_element_type_p.weak_of = lambda weak, params: params["weak_type"]
 convert_element_type_p.def_batch(batch_elementwise(convert_element_type_p))
 
 
