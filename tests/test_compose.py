@@ -241,6 +241,16 @@ def check_hessian(program: Program, xs: list, rng: Any, derivatives: Derivatives
     close(mgefn.vmap(mgefn.hessian(fun))(x[None]), hessian[None], "vmap of hessian")
 
 
+def check_reverse_twice(program: Program, xs: list, rng: Any, derivatives: Derivatives) -> None:
+    """Reverse over reverse is forward over reverse of the program without wrappings."""
+    x, rest = xs[0], xs[1:]
+    want = mgefn.hessian(lambda v: loss(program, v, *rest, wraps=False))(x)
+    fun = lambda v: loss(program, v, *rest)
+    close(mgefn.jacrev(mgefn.grad(fun))(x), want, "jacrev(grad)")
+    close(mgefn.jit(mgefn.jacrev(mgefn.grad(fun)))(x), want, "jit of jacrev(grad)")
+    close(mgefn.jacrev(mgefn.grad(mgefn.jit(fun)))(x), want, "jacrev(grad) of jit")
+
+
 def check_second_order(program: Program, xs: list, rng: Any, derivatives: Derivatives) -> None:
     """Forward over reverse = reverse over forward = reverse over reverse = numerical."""
     gradient = mgefn.grad(partial(loss, program), every(xs))
@@ -281,7 +291,8 @@ CHECKS: dict[Callable[..., None], Any] = {
     check_linearize: FORWARD,
     check_grad_of_jit: FORWARD | REVERSE,
     check_vmap: FORWARD | REVERSE,
-    check_hessian: SHORT | programs(wraps=["jit", "custom_vjp"], max_steps=8),
+    check_hessian: SHORT,
+    check_reverse_twice: SHORT | programs(wraps=["jit", "checkpoint", "custom_vjp"], max_steps=8),
     check_second_order: SHORT,
     check_jaxpr_of: FORWARD | REVERSE,
 }

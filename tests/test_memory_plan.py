@@ -72,6 +72,14 @@ def _named(x: Any) -> Any:
     return where(x > 1, exp(x), x * 2)
 
 
+def _with_zeros(*shape: int) -> np.ndarray:
+    """Zeros of both signs among the numbers, with which a stable sort has the most to do."""
+    x = _floats(*shape)
+    x[_positions(0, 4, *shape) == 0] = 0.0
+    x[_positions(0, 4, *shape) == 1] = -0.0
+    return x
+
+
 _SQUARE = _floats(1024, 512)
 _LONG = _floats(N)
 
@@ -84,6 +92,7 @@ PROGRAMS: dict[str, Program] = {
     "variance": (lambda x: reductions.var(x, 0), (_SQUARE,)),
     "maximum over columns": (lambda x: reductions.max(x, 1), (_SQUARE,)),
     "argmax": (lambda x: reductions.argmax(x, 1), (_SQUARE,)),
+    "argmax over rows": (lambda x: reductions.argmax(x, 0), (_SQUARE,)),
     "softmax": (_softmax, (_SQUARE,)),
     "gradient of softmax": (
         lambda x: mgefn.grad(lambda v: reductions.sum(_softmax(v) * v))(x),
@@ -146,6 +155,10 @@ PROGRAMS: dict[str, Program] = {
         lambda x, i, v: x.at[i].add(v),
         (_LONG, _positions(0, N, N), _floats(N)),
     ),
+    "scatter-add that drops": (
+        lambda x, i, v: x.at[i].add(v),
+        (_LONG, _positions(0, 2 * N, N), _floats(N)),
+    ),
     "scatter-add of rows": (
         lambda x, i, v: x.at[i].add(v),
         (_SQUARE, _positions(0, 1024, 1024), _floats(1024, 512)),
@@ -159,8 +172,8 @@ PROGRAMS: dict[str, Program] = {
         lambda x, i: indexing.dynamic_slice(x * 2, (i, 0), (512, 512)),
         (_SQUARE, np.int32(7)),
     ),
-    "sort": (sorting.sort, (_LONG,)),
-    "sort along rows": (lambda x: sorting.sort(x, 0), (_SQUARE,)),
+    "sort": (sorting.sort, (_with_zeros(N),)),
+    "sort along rows": (lambda x: sorting.sort(x, 0), (_with_zeros(1024, 512),)),
     "sort of float64": (sorting.sort, (_floats(N // 2, dtype="float64"),)),
     "argsort": (sorting.argsort, (_LONG,)),
     "argsort of float64": (sorting.argsort, (_floats(N // 2, dtype="float64"),)),
@@ -222,6 +235,15 @@ PROGRAMS: dict[str, Program] = {
 }
 
 
+# Programs whose plan is larger than this data needs, and why it must be.
+RESERVED = {
+    "argmax": "whether the axis is innermost in memory, and no copy is made, is no part of a type",
+    "scatter-add of elements": "updates out of bounds would be dropped, in a copy",
+    "scatter-add of rows": "updates out of bounds would be dropped, in a copy",
+    "gradient of gather": "updates out of bounds would be dropped, in a copy",
+}
+
+
 def np_scalar(value: float) -> Any:
     return mgefn.device_put(np.float32(value))
 
@@ -259,7 +281,10 @@ def plan_and_peak(name: str) -> tuple[int, int]:
 def test_the_plan_is_kept_and_honest(name: str) -> None:
     plan, peak = plan_and_peak(name)
     assert peak <= 1.05 * plan + OBJECTS / 4, f"a call takes {peak} bytes, planned are {plan}"
-    assert plan <= 1.3 * peak + OBJECTS, f"planned are {plan} bytes, a call takes {peak}"
+    if name in RESERVED:
+        assert plan > 1.3 * peak + OBJECTS, "the plan is honest: take the name out of RESERVED"
+    else:
+        assert plan <= 1.3 * peak + OBJECTS, f"planned are {plan} bytes, a call takes {peak}"
 
 
 def test_a_kernel_that_takes_more_than_it_says_is_found() -> None:

@@ -104,9 +104,9 @@ def checked_argnums(name: str, argnums: Any) -> ArgNums:
 
 def resolve_argnums(name: str, argnums: ArgNums, n_args: int) -> tuple[int, ...]:
     """Positions in [0, n_args) from positions in [-n_args, n_args)."""
-    nums = argnums if isinstance(argnums, tuple) else (argnums,)
+    nums = (argnums,) if isinstance(argnums, int) else argnums
     out = []
-    for i in nums:  # type: ignore[union-attr]  # checked_argnums made it a tuple
+    for i in nums:
         if not -n_args <= i < n_args:
             raise ArgumentError(
                 f"{name}: argnums is {argnums}, but the function was called with {n_args} "

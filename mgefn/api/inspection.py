@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
 from mgefn import tree
 from mgefn.api.derivatives import abstract
 from mgefn.api.flat import FlatFunction
@@ -209,4 +211,4 @@ def device_put(x: Any, device: Any = None, *, donate: bool = False, may_alias: A
 
 def device_get(x: Any) -> Any:
     """The arrays of a pytree as NumPy arrays (read-only views)."""
-    return tree.map(lambda leaf: leaf.__array__() if isinstance(leaf, Array) else leaf, x)
+    return tree.map(lambda leaf: np.asarray(leaf) if isinstance(leaf, Array) else leaf, x)

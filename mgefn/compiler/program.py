@@ -169,6 +169,12 @@ class _FixedStep(NamedTuple):
         return functools.partial(self.kernel, outs=outs, **self.params), ins
 
 
+def may_write_over(kernel: Any, i: int) -> bool:
+    """May a kernel's output be the block of operand i?"""
+    allowed = getattr(kernel, "in_place", False)
+    return allowed if isinstance(allowed, bool) else i in allowed
+
+
 def is_view_step(eqn: Eqn, contiguous: bool) -> bool:
     """Does the NumPy kernel of this equation give a view of its operand?"""
     p = eqn.primitive
@@ -267,9 +273,10 @@ class Executable:
             out = eqn.out_binders[0]
             if kind[out] != "block" or not getattr(p.kernels["numpy"], "in_place", False):
                 continue
-            for a in eqn.inputs:
+            for i, a in enumerate(eqn.inputs):
                 if (
                     isinstance(a, Var)
+                    and may_write_over(p.kernels["numpy"], i)
                     and kind[a] == "block"
                     and roots[a].last == t
                     and a.aval.same_type(out.aval)
@@ -303,10 +310,11 @@ class Executable:
                 eqn = jaxpr.eqns[root.first]
                 at_once = (
                     root.first == last
-                    and getattr(eqn.primitive.kernels["numpy"], "in_place", False)
                     and all(
-                        a is v or not (isinstance(a, Var) and self._root_of[a] is v)
-                        for a in eqn.inputs
+                        may_write_over(eqn.primitive.kernels["numpy"], i)
+                        if a is v
+                        else not (isinstance(a, Var) and self._root_of[a] is v)
+                        for i, a in enumerate(eqn.inputs)
                     )
                 )
                 if root.first > last or at_once:

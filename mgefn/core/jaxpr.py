@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from mgefn import dtypes
 from mgefn.core.avals import ShapedArray
 from mgefn.core.primitive import Primitive
@@ -219,7 +221,7 @@ def _param_text(value: Any, indent: int) -> str:
         return pretty(value.jaxpr, indent)
     if isinstance(value, tuple) and any(isinstance(v, ClosedJaxpr) for v in value):
         return "(" + ", ".join(_param_text(v, indent) for v in value) + ")"
-    if hasattr(value, "itemsize") and hasattr(value, "kind"):
+    if isinstance(value, np.dtype):
         return dtypes.short_name(value) if value.names is None else "float0"
     if callable(value) and hasattr(value, "__name__"):
         return value.__name__

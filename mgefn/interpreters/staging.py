@@ -25,7 +25,7 @@ from mgefn.core.tracer import Tracer, leaked
 class StagingTracer(Tracer):
     """Stands for a variable of the jaxpr that is being written."""
 
-    __slots__ = ("_aval", "source", "var")
+    __slots__ = ("_aval", "source", "variable")
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class StagingTracer(Tracer):
     ):
         self.interpreter = interpreter
         self._aval = aval
-        self.var = var
+        self.variable = var  # not `var`, which is a method of arrays
         self.source = source
 
     @property
@@ -84,7 +84,7 @@ class StagingInterpreter(Interpreter):
             UnexpectedTracerError: value is a tracer of an interpreter that is done.
         """
         if value.__class__ is StagingTracer and value.interpreter is self:
-            return value.var
+            return value.variable
         if not isinstance(value, Array):
             value = as_array(value, self.about)
         if value.__class__ is ConcreteArray:

@@ -160,7 +160,8 @@ def binary(primitive: Primitive, x: Any, y: Any, inexact: bool = False) -> Any:
             )
             a = scalar(x, b.dtype)._data if fast else None
         else:
-            fast = False
+            a = b = None
+            fast = weak = False
         if fast:
             try:
                 out = state.quiet(primitive.ufunc, a, b)

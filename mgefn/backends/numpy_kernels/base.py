@@ -6,7 +6,8 @@ kernel writes there and returns it. Without one it makes its own array, or a vie
 
 `temp_bytes` bounds the memory in bytes that a call allocates beyond its outputs, as a function of
 the operands' and outputs' types and the params; the memory plan counts on it. `in_place` says that
-an output block may be the block of an operand of the same shape and dtype.
+an output block may be the block of an operand of the same shape and dtype: True, or a tuple of the
+operands' positions.
 """
 
 from __future__ import annotations

@@ -69,14 +69,19 @@ divide = in_place(_divide)
 
 def rem(x, y, *, outs: tuple = (None,)) -> tuple:
     if x.dtype.kind not in "iu":
-        return (deliver(np.fmod(x, y), outs[0]),)
+        return (np.fmod(x, y) if outs[0] is None else np.fmod(x, y, out=outs[0]),)
     # x rem 0 is x, as in XLA.
     zero = y == 0
     out = np.fmod(x, np.where(zero, 1, y).astype(x.dtype))
     return (deliver(np.where(zero, x, out).astype(x.dtype), outs[0]),)
 
 
-rem.temp_bytes = lambda i, o, **p: 3 * o[0].nbytes + o[0].size  # type: ignore[attr-defined]
+def _rem_temp(in_avals: Any, out_avals: Any, **params: Any) -> int:
+    out = out_avals[0]
+    return 0 if out.dtype.kind not in "iu" else 3 * out.nbytes + out.size
+
+
+rem.temp_bytes = _rem_temp  # type: ignore[attr-defined]  # functions take attributes
 
 
 def _binary_power(x, y, *, outs: tuple = (None,)) -> tuple:
@@ -129,7 +134,11 @@ def round_(x, *, rounding_method, outs: tuple = (None,)) -> tuple:
     return (deliver(np.where(below, np.copysign(np.asarray(0, x.dtype), x), away), outs[0]),)
 
 
-round_.temp_bytes = lambda i, o, **p: 5 * o[0].nbytes + o[0].size  # type: ignore[attr-defined]
+def _round_temp(in_avals: Any, out_avals: Any, *, rounding_method: int) -> int:
+    return 0 if rounding_method == 1 else 5 * out_avals[0].nbytes + out_avals[0].size
+
+
+round_.temp_bytes = _round_temp  # type: ignore[attr-defined]  # functions take attributes
 
 
 def complex_(x, y, *, outs: tuple = (None,)) -> tuple:
@@ -156,40 +165,51 @@ def absolute(x, *, outs: tuple = (None,)) -> tuple:
     return (np.abs(x) if outs[0] is None else np.abs(x, out=outs[0]),)
 
 
-def _shift(x, y, shifted: Any, beyond: Any, out: Any) -> tuple:
-    bits = x.dtype.itemsize * 8
-    far = (y < 0) | (y >= bits)
-    safe = np.where(far, 0, y).astype(x.dtype)
-    return (deliver(np.where(far, beyond, shifted(x, safe)).astype(x.dtype), out),)
+def _unsigned(x: np.ndarray) -> np.ndarray:
+    """The same bits without a sign."""
+    return x.view("u" + x.dtype.name) if x.dtype.kind == "i" else x
+
+
+def _signed(x: np.ndarray) -> np.ndarray:
+    """The same bits with a sign."""
+    return x.view(x.dtype.name[1:]) if x.dtype.kind == "u" else x
+
+
+def _shift(shifted: Any, x: np.ndarray, y: np.ndarray, out: np.ndarray | None) -> tuple:
+    """A shift of bits in which none are left where the count is out of range."""
+    x, y, dtype = _unsigned(x), _unsigned(y), x.dtype
+    far = y >= x.dtype.itemsize * 8  # so is a negative count without its sign
+    count = np.where(far, np.zeros((), y.dtype), y)
+    into = None if out is None else _unsigned(out)
+    moved = np.asarray(shifted(x, count) if into is None else shifted(x, count, out=into))
+    np.copyto(moved, 0, where=far)
+    return (moved.view(dtype) if out is None else out,)
 
 
 def _shift_temp(in_avals: Any, out_avals: Any, **params: Any) -> int:
-    return 5 * out_avals[0].nbytes + 3 * out_avals[0].size
+    y = in_avals[1]
+    return 2 * y.nbytes + y.size
 
 
 @temp_bytes(_shift_temp)
 def shift_left(x, y, *, outs: tuple = (None,)) -> tuple:
-    return _shift(x, y, np.left_shift, np.zeros((), x.dtype), outs[0])
-
-
-@temp_bytes(_shift_temp)
-def shift_right_arithmetic(x, y, *, outs: tuple = (None,)) -> tuple:
-    signed = x.view(x.dtype.name.replace("uint", "int")) if x.dtype.kind == "u" else x
-    beyond = np.where(signed < 0, -1, 0).astype(signed.dtype)
-    bits = y.astype(signed.dtype)  # a shift count too large for it is out of range either way
-    (moved,) = _shift(signed, bits, np.right_shift, beyond, None)
-    return (deliver(moved.view(x.dtype), outs[0]),)
+    return _shift(np.left_shift, x, y, outs[0])
 
 
 @temp_bytes(_shift_temp)
 def shift_right_logical(x, y, *, outs: tuple = (None,)) -> tuple:
-    if x.dtype.kind == "i":
-        unsigned = np.dtype("u" + x.dtype.name)
-        far = (y < 0) | (y >= x.dtype.itemsize * 8)
-        safe = np.where(far, 0, y).astype(unsigned)
-        moved = np.right_shift(x.astype(unsigned), safe).astype(x.dtype)
-        return (deliver(np.where(far, 0, moved).astype(x.dtype), outs[0]),)
-    return _shift(x, y, np.right_shift, np.zeros((), x.dtype), outs[0])
+    return _shift(np.right_shift, x, y, outs[0])
+
+
+@temp_bytes(_shift_temp)
+def shift_right_arithmetic(x, y, *, outs: tuple = (None,)) -> tuple:
+    top = x.dtype.itemsize * 8 - 1
+    # The sign alone is left where the count is out of range, as it is after `top` places.
+    count = np.minimum(_unsigned(y), np.asarray(top, _unsigned(y).dtype))
+    into = None if outs[0] is None else _signed(outs[0])
+    bits, count = _signed(x), _signed(np.asarray(count))
+    moved = np.right_shift(bits, count) if into is None else np.right_shift(bits, count, out=into)
+    return (np.asarray(moved).view(x.dtype) if into is None else outs[0],)
 
 
 def population_count(x, *, outs: tuple = (None,)) -> tuple:

@@ -21,6 +21,8 @@ from mgefn.ops.indexing.gather import CLIP, FILL, ScatterDimensionNumbers, windo
 # Windows of at least this many elements are added one by one, each in one call; below, one flat
 # ufunc.at is up to ten times as fast.
 _LOOP_ELEMENTS = 512
+# Windows that can't be read in one call of `take` are read this many elements at a time.
+_PART_ELEMENTS = 1 << 14
 # Python objects of a call, in bytes.
 _OBJECTS = 4096
 
@@ -113,6 +115,8 @@ def _windows(x: np.ndarray, dims: Sequence[int], sizes: Sequence[int], kept: Seq
 
 def _flat(starts: Sequence[np.ndarray], sizes: Sequence[int], batch: tuple[int, ...]) -> np.ndarray:
     """Row-major index into dimensions `sizes`, of the whole batch shape."""
+    if len(starts) == 1 and starts[0].shape == batch:
+        return starts[0]
     flat = np.empty(batch, np.intp)
     flat[...] = starts[0]
     for s, n in zip(starts[1:], sizes[1:], strict=True):
@@ -128,19 +132,28 @@ def _order(rank: int, window_dims: Sequence[int]) -> list[int]:
     return [next(window) if i in window_dims else next(batch) for i in range(rank)]
 
 
-def _index_bytes(n: int, columns: int) -> int:
-    # a start for each column, the flat index, and masks; one more while a column is converted
-    return n * 8 * (columns + 3) + 4 * n + _OBJECTS
+def _index_bytes(indices: Any, columns: int) -> int:
+    n = math.prod(indices.shape[:-1])
+    # A start for each column, the flat index, and masks; large unsigned ones are cut first.
+    cut = 8 * n if indices.dtype.name == "uint64" else 0
+    return n * 8 * (columns + (columns > 1)) + 4 * n + cut + _OBJECTS
 
 
 # -- gather ---------------------------------------------------------------------------------------
 
 
 def _gather_temp(in_avals: Any, out_avals: Any, *, dimension_numbers, **params: Any) -> int:
-    indices = in_avals[1]
-    n = math.prod(indices.shape[:-1])
-    columns = len(dimension_numbers.start_index_map) + len(dimension_numbers.operand_batching_dims)
-    return out_avals[0].nbytes + _index_bytes(n, columns)
+    indices, out = in_avals[1], out_avals[0]
+    dn = dimension_numbers
+    columns = len(dn.start_index_map) + len(dn.operand_batching_dims)
+    batch = indices.shape[:-1]
+    read = 0
+    if _order(out.ndim, dn.offset_dims) != list(range(out.ndim)):
+        read = out.nbytes
+    elif batch:
+        # Windows that are not read straight into the block are read a part at a time.
+        read = max(_PART_ELEMENTS * out.dtype.itemsize, out.nbytes // max(batch[0], 1))
+    return min(read, out.nbytes) + _index_bytes(indices, columns)
 
 
 @temp_bytes(_gather_temp)
@@ -188,13 +201,31 @@ def gather(x, indices, *, dimension_numbers, slice_sizes, mode, fill_value, indi
         view = _windows(x, dims, slice_sizes, kept)
         if all(s.shape != batch for s in at):
             at = (np.broadcast_to(at[0], batch), *at[1:])
-        read = view[at]
+        read = _read(view, at, batch + window, None if block is None else block)
     if valid is not None:
         miss = np.logical_not(valid).reshape(batch + (1,) * len(window))
         np.copyto(read, np.asarray(fill_value).astype(x.dtype), where=miss)
     if not straight:
         read = read.transpose(order)
     return (read if out is None else deliver(read, out),)
+
+
+def _read(
+    view: np.ndarray, at: tuple, shape: tuple[int, ...], block: np.ndarray | None
+) -> np.ndarray:
+    """The windows at the starts `at`; into the block by parts, so that no copy of all is made."""
+    if block is None:
+        return view[at]
+    target = block.reshape(shape)
+    if not at[0].shape:
+        target[...] = view[(*map(int, at), ...)]
+        return target
+    n = shape[0]
+    step = max(1, _PART_ELEMENTS // math.prod(shape[1:]))
+    for k in range(0, n, step):
+        part = tuple(s[k : k + step] if s.shape[0] == n else s for s in at)
+        target[k : k + step] = view[part]
+    return target
 
 
 def _leading(dims: Sequence[int], x: np.ndarray) -> bool:
@@ -207,13 +238,14 @@ def _leading(dims: Sequence[int], x: np.ndarray) -> bool:
 
 def _scatter_temp(in_avals: Any, out_avals: Any, *, dimension_numbers, **params: Any) -> int:
     x, indices, u = in_avals
-    n = math.prod(indices.shape[:-1])
     columns = len(dimension_numbers.scatter_dims_to_operand_dims) + len(
         dimension_numbers.operand_batching_dims
     )
-    # Updates are copied where some are dropped, once more where their block is the output's, and
-    # flat indices take 8 bytes an element; ufunc.at has buffers of its own.
-    total = 2 * _index_bytes(n, columns) + 2 * u.nbytes + 9 * u.size
+    n = math.prod(indices.shape[:-1])
+    # Updates and starts are copied where some are dropped; ufunc.at has buffers of its own.
+    total = _index_bytes(indices, columns) + 8 * n * columns + u.nbytes
+    if 1 < u.size // max(n, 1) < _LOOP_ELEMENTS:
+        total += 8 * u.size  # flat indices of all elements
     total += BUFFER_ELEMENTS * (8 + max(4, x.dtype.itemsize))
     if x.dtype.itemsize <= 2:
         total += 4 * x.size + 4 * u.size
@@ -228,7 +260,7 @@ class Scatter:
             update.
     """
 
-    in_place = True
+    in_place = (0,)  # over the updates it would need a copy of them
 
     def __init__(self, ufunc: Any):
         self.ufunc = ufunc
@@ -329,9 +361,17 @@ class Scatter:
                 self.ufunc(place, rows[i], out=place)
             return
         item = target.itemsize
-        flat = np.zeros(batch, np.intp)
+        flat = None
         for d, s in zip(dims, at, strict=True):
-            flat += s * (target.strides[d] // item)
+            s *= target.strides[d] // item  # an array of our own
+            if flat is None and s.shape == batch:
+                flat = s
+            elif flat is None:
+                flat = np.zeros(batch, np.intp)
+                flat += s
+            else:
+                flat += s
+        del at, starts
         if w > 1:
             offsets = np.zeros(window, np.intp)
             for axis, d in enumerate(kept):

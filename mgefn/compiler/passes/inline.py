@@ -48,7 +48,7 @@ def inline_calls(closed: ClosedJaxpr) -> ClosedJaxpr:
                 for v, out in zip(call.out_binders, jaxpr.outs, strict=True):
                     outer_env[v] = out if isinstance(out, Literal) else env.get(out, out)
             continue
-        inputs = [a if isinstance(a, Literal) else env.get(a, a) for a in eqn.inputs]
+        inputs: list[Atom] = [a if isinstance(a, Literal) else env.get(a, a) for a in eqn.inputs]
         inner = _inner(eqn)
         if inner is not None and (calls[id(inner)] <= FEW_CALLS or len(inner.jaxpr.eqns) <= SMALL):
             inside: dict[Var, Atom] = dict(zip(inner.jaxpr.in_binders, inputs, strict=True))
