@@ -27,17 +27,18 @@ import builtins
 import enum
 import math
 import operator as _operator
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from mgefn import dtypes, tree
-from mgefn.api.batch import vmap
+from mgefn.control.checkpoint import optimization_barrier
+from mgefn.control.reduce import reduce
 from mgefn.core.array import as_array, is_arraylike
 from mgefn.core.array_methods import Array, ArrayLike
 from mgefn.errors import AxisError, ShapeError
 from mgefn.numpy.assembling import broadcast_shapes, stack, unstack
 from mgefn.numpy.assembling import concatenate as _concatenate
-from mgefn.numpy.creation import asarray, empty, full, full_like
+from mgefn.numpy.creation import empty, full, full_like
 from mgefn.ops import elementwise as _e
 from mgefn.ops import shaping as _s
 from mgefn.ops.contractions import batch_matmul, dot_general
@@ -151,6 +152,9 @@ from mgefn.ops.reductions import (
 )
 from mgefn.ops.shaping import broadcast_in_dim, broadcasted_iota, iota, rev, slice_in_dim
 from mgefn.ops.shaping import strided_slice as slice
+from mgefn.ops.sorting import lax_sort as sort
+from mgefn.ops.sorting import sort_key_val, top_k
+from mgefn.ops.special import betainc, igamma, igamma_grad_a, igammac, random_gamma_grad, zeta
 
 __all__ = [
     "GatherDimensionNumbers",
@@ -163,6 +167,8 @@ __all__ = [
     "acos",
     "acosh",
     "add",
+    "approx_max_k",
+    "approx_min_k",
     "argmax",
     "argmin",
     "asin",
@@ -173,6 +179,7 @@ __all__ = [
     "batch_matmul",
     "bessel_i0e",
     "bessel_i1e",
+    "betainc",
     "bitcast_convert_type",
     "bitwise_and",
     "bitwise_not",
@@ -225,6 +232,9 @@ __all__ = [
     "gather",
     "ge",
     "gt",
+    "igamma",
+    "igamma_grad_a",
+    "igammac",
     "imag",
     "index_in_dim",
     "index_take",
@@ -248,6 +258,7 @@ __all__ = [
     "polygamma",
     "population_count",
     "pow",
+    "random_gamma_grad",
     "real",
     "reciprocal",
     "reduce",
@@ -280,6 +291,8 @@ __all__ = [
     "sinh",
     "slice",
     "slice_in_dim",
+    "sort",
+    "sort_key_val",
     "split",
     "sqrt",
     "square",
@@ -290,8 +303,10 @@ __all__ = [
     "tan",
     "tanh",
     "tile",
+    "top_k",
     "transpose",
     "unstack",
+    "zeta",
 ]
 
 PrecisionLike = Any
@@ -368,11 +383,6 @@ def _stopped(leaf: Any) -> Any:
     if not is_arraylike(leaf) or not dtypes.is_inexact(dtypes.dtype_and_weak(leaf)[0]):
         return leaf
     return _e.stop_gradient_leaf(leaf)
-
-
-def optimization_barrier(operand: T, /) -> T:
-    """The operand: nothing here moves operations in a way that a barrier would have to stop."""
-    return operand
 
 
 # -- shapes ---------------------------------------------------------------------------------------
@@ -478,69 +488,37 @@ def split(operand: ArrayLike, sizes: Sequence[int], axis: int = 0) -> list[Array
     return out
 
 
-# -- reductions -----------------------------------------------------------------------------------
-
-_MONOIDS: dict[Any, tuple[Callable[..., Any], Callable[..., Any]]] = {
-    add: (reduce_sum, add),
-    mul: (reduce_prod, mul),
-    max: (reduce_max, max),
-    min: (reduce_min, min),
-    bitwise_and: (reduce_and, bitwise_and),
-    bitwise_or: (reduce_or, bitwise_or),
-    bitwise_xor: (reduce_xor, bitwise_xor),
-}
-
-
-def reduce(
-    operands: Any, init_values: Any, computation: Callable[..., Any], dimensions: Sequence[int]
-) -> Any:
-    """Join the elements along dimensions by an associative function of two scalars.
-
-    Args:
-        operands: an array, or a pytree of arrays of one shape.
-        init_values: the value to start from, for each array.
-        computation: (value, value) -> value, of the structure of operands; associative.
-        dimensions: the dimensions to reduce.
-    """
-    leaves, structure = tree.flatten(operands)
-    starts = tree.leaves(init_values)
-    xs = [asarray(x) for x in leaves]
-    axes = _s.normalize_axes("reduce", tuple(dimensions), xs[0].ndim)
-    if len(xs) == 1 and leaves[0] is operands:
-        known = _MONOIDS.get(computation)
-        if known is not None:
-            reducer, join = known
-            return join(reducer(xs[0], axes), _e.convert(asarray(starts[0]), xs[0].dtype))
-    kept = tuple(i for i in range(xs[0].ndim) if i not in axes)
-    out_shape = tuple(xs[0].shape[i] for i in kept)
-    n = math.prod(xs[0].shape[i] for i in axes)
-    size = math.prod(out_shape)
-    rows = [_s.reshape(_s.transpose(x, (*axes, *kept)), (n, size)) for x in xs]
-    initial = [
-        _s.broadcast_to_shape(_e.convert(asarray(v), x.dtype), (1, size))
-        for v, x in zip(starts, xs, strict=True)
-    ]
-    both = vmap(vmap(computation))
-
-    def joined(a: list[Any], b: list[Any]) -> list[Any]:
-        return tree.leaves(both(tree.unflatten(structure, a), tree.unflatten(structure, b)))
-
-    while rows[0].shape[0] > 1:
-        m = rows[0].shape[0]
-        half = m // 2
-        head = [slice_in_dim(r, 0, 2 * half, 2) for r in rows]
-        tail = [slice_in_dim(r, 1, 2 * half, 2) for r in rows]
-        done = joined(head, tail)
-        if m % 2:
-            done = [
-                _concatenate([d, slice_in_dim(r, m - 1, m)])
-                for d, r in zip(done, rows, strict=True)
-            ]
-        rows = done
-    rows = joined(initial, rows) if n else initial
-    return tree.unflatten(structure, [_s.reshape(r, out_shape) for r in rows])
+# -- others ---------------------------------------------------------------------------------------
 
 
 def dtype(x: Any) -> Any:
     """The dtype of an array or number."""
     return dtypes.dtype_and_weak(x)[0]
+
+
+# -- the largest elements -------------------------------------------------------------------------
+
+
+def approx_max_k(
+    operand: ArrayLike,
+    k: int,
+    reduction_dimension: int = -1,
+    recall_target: float = 0.95,
+    reduction_input_size_override: int = -1,
+    aggregate_to_topk: bool = True,
+) -> tuple[Array, Array]:
+    """The k largest elements along a dimension and their positions, found exactly."""
+    return top_k(operand, k, axis=reduction_dimension)
+
+
+def approx_min_k(
+    operand: ArrayLike,
+    k: int,
+    reduction_dimension: int = -1,
+    recall_target: float = 0.95,
+    reduction_input_size_override: int = -1,
+    aggregate_to_topk: bool = True,
+) -> tuple[Array, Array]:
+    """The k smallest elements along a dimension and their positions, found exactly."""
+    values, index = top_k(neg(operand), k, axis=reduction_dimension)
+    return neg(values), index

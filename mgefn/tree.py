@@ -790,11 +790,14 @@ def _node_difference(a: Any, b: Any, path: KeyPath, names: tuple[str, str]) -> s
     return f"{_at(path)} {names[0]} has {_shown(a)} and {names[1]} {_shown(b)}"
 
 
-def structure_difference(a: Any, b: Any) -> str:
+def structure_difference(
+    a: Any, b: Any, names: tuple[str, str] = ("the first", "the second")
+) -> str:
     """Where two structures part, in words; empty if they are equal.
 
     Args:
         a, b: trees, or their PyTreeDefs.
+        names: what to call them.
     Example:
         >>> structure_difference({"w": (1, 2)}, {"w": [1, 2]})
         "at ['w'] the first has tuple of 2 and the second list of 2"
@@ -806,12 +809,12 @@ def structure_difference(a: Any, b: Any) -> str:
     stack: list[tuple[KeyPath, Any, Any]] = [((), spec_a, spec_b)]
     while stack:
         path, x, y = stack.pop()
-        difference = _node_difference(x, y, path, ("the first", "the second"))
+        difference = _node_difference(x, y, path, names)
         if difference:
             return difference
         steps = list(zip(_spec_keys(x), x.children(), y.children(), strict=True))
         stack.extend(((*path, key), u, v) for key, u, v in reversed(steps))
-    return f"the first is {PyTreeDef(spec_a)!r} and the second {PyTreeDef(spec_b)!r}"
+    return f"{names[0]} is {PyTreeDef(spec_a)!r} and {names[1]} {PyTreeDef(spec_b)!r}"
 
 
 def _prefix_difference(spec: Any, tree: Any, path: KeyPath, names: tuple[str, str]) -> str:

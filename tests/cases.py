@@ -20,15 +20,18 @@ import scipy.special
 
 import mgefn
 from mgefn.control import callbacks, checkpoint, custom_rules
+from mgefn.control import reduce as reduce_module
 from mgefn.core.primitive import Primitive
 from mgefn.interpreters.jit import jit_p
 from mgefn.ops import contractions as c
 from mgefn.ops import cumulative as u
 from mgefn.ops import elementwise as e
 from mgefn.ops import indexing as i
+from mgefn.ops import random_bits
 from mgefn.ops import reductions as r
 from mgefn.ops import shaping as s
 from mgefn.ops import sorting as o
+from mgefn.ops import special as f
 
 Draw = Callable[[np.random.Generator, np.dtype], tuple]
 
@@ -322,9 +325,9 @@ unary(e.log1p_p, np.log1p, INEXACT, -0.5)
 unary(e.logistic_p, lambda x: 1 / (1 + np.exp(-x)), INEXACT)
 binary(
     e.logaddexp_p,
-    lambda x, y: np.logaddexp(x, y) if np.asarray(x).dtype.kind == "f" else np.log(np.exp(x) + np.exp(y)),
+    np.logaddexp,
     FLOATS,
-)  # fmt: skip
+)
 unary(e.sin_p, np.sin, INEXACT)
 unary(e.cos_p, np.cos, INEXACT)
 unary(e.tan_p, np.tan, INEXACT, -1.2, 1.2)
@@ -456,13 +459,11 @@ row(
 
 
 def _select(which: Any, *cases: Any) -> Any:
-    which = which.astype(int)
-    return np.choose(which, [np.broadcast_to(a, np.broadcast_shapes(which.shape, *(b.shape for b in cases))) for a in cases])  # fmt: skip
+    shape = np.broadcast_shapes(which.shape, *(a.shape for a in cases))
+    return np.choose(which.astype(int), [np.broadcast_to(a, shape) for a in cases])
 
 
-def _select_draw(
-    which: Any, which_shape: tuple[int, ...], *shapes: tuple[int, ...]
-) -> Draw:
+def _select_draw(which: Any, which_shape: tuple[int, ...], *shapes: tuple[int, ...]) -> Draw:
     return lambda rng, dtype: (which(which_shape)(rng), *normal(*shapes)(rng, dtype))
 
 
@@ -556,7 +557,8 @@ for _new in ("bool", "int8", "uint8", "int32", "int64", "float16", "bfloat16", "
         skip={}
         if _new in ("bool", "int8", "uint8", "int32", "int64", "float64", "complex128")
         else {
-            name: "differences see the rounding to a narrow dtype" for name in ("jvp", "second_order")
+            name: "differences see the rounding to a narrow dtype"
+            for name in ("jvp", "second_order")
         }
         | {"transpose": "the narrow dtype rounds the pairing", "linear_transpose": "likewise"},
         linear=((0,),) if _new in ("float64", "complex128") else (),
@@ -667,7 +669,7 @@ unary(e.sinc_p, np.sinc, INEXACT, ulps=16)
 
 
 def _sinc_derivative(order: int) -> Callable[..., Any]:
-    # sinc is the integral of cos(pi x t) over t in [0, 1]: Gauss-Legendre is exact to rounding here.
+    # sinc is the integral of cos(pi x t) over t in [0, 1]; Gauss-Legendre is exact to rounding.
     nodes, weights = np.polynomial.legendre.leggauss(40)
     t, w = (nodes + 1) / 2, weights / 2
 
@@ -687,6 +689,74 @@ for _order in (1, 2, 3):
         suffix=f"-{_order}",
         ulps=512,  # an absolute error in units of pi**order, to which the terms cancel
     )
+
+# -- incomplete gamma and beta functions, zeta ----------------------------------------------------
+
+
+def _order_derivative(a: Any, x: Any) -> Any:
+    """d/da of the regularized lower incomplete gamma function, by Gauss-Legendre quadrature.
+
+    With t = e**s the integral of t**(a - 1) log(t) e**-t over [0, x] is that of a smooth function
+    of s, which has died out 90 below log(x) for a above 0.5. It is cut into 60 panels.
+    """
+    nodes, weights = np.polynomial.legendre.leggauss(20)
+    places = (np.arange(60)[:, None] + (nodes + 1) / 2).reshape(-1) * 1.5 - 90
+    weights = np.tile(weights, 60) * 0.75
+    s = np.log(x)[..., None] + places
+    integrand = np.exp(np.asarray(a)[..., None] * s - np.exp(s)) * s
+    gamma = np.exp(scipy.special.gammaln(a))
+    return integrand @ weights / gamma - scipy.special.psi(a) * scipy.special.gammainc(a, x)
+
+
+def _sample_derivative(a: Any, x: Any) -> Any:
+    density = np.exp((a - 1) * np.log(x) - x - scipy.special.gammaln(a))
+    return -_order_derivative(a, x) / density
+
+
+_IN_THE_ORDER = "its derivative in the order is declared to have none of its own"
+_gammas = (within(0.7, 4, (3, 4), (3, 4)), within(0.7, 4, (), ()), within(0.7, 4, (0, 2), (0, 2)))
+for _p, _f in ((f.igamma_p, scipy.special.gammainc), (f.igammac_p, scipy.special.gammaincc)):
+    row(_p.name, _p, _p.bind1, _f, _gammas[0], FLOATS, edges=_gammas[1:], ulps=32,
+        skip={"second_order": _IN_THE_ORDER})  # fmt: skip
+    row(f"{_p.name}-in-x", _p, _p.bind1, _f, _gammas[0], ulps=32, differentiable=(1,))
+for _p, _f in (
+    (f.igamma_grad_a_p, _order_derivative),
+    (f.random_gamma_grad_p, _sample_derivative),
+):
+    row(
+        _p.name,
+        _p,
+        _p.bind1,
+        _f,
+        _gammas[0],
+        FLOATS,
+        edges=_gammas[1:],
+        ulps=4096,  # terms cancel, in the reference too
+        differentiable=(),
+        skip=dict.fromkeys(("jvp", "transpose", "second_order"), "declared to have no derivative"),
+    )
+row(
+    "betainc",
+    f.regularized_incomplete_beta_p,
+    f.regularized_incomplete_beta_p.bind1,
+    scipy.special.betainc,
+    within(0.2, 0.8, (3, 4), (3, 4), (3, 4)),
+    FLOATS,
+    edges=(within(0.2, 0.8, (), (), ()), within(0.2, 0.8, (0,), (0,), (0,))),
+    differentiable=(2,),
+    ulps=32,
+)
+row(
+    "zeta",
+    f.zeta_p,
+    f.zeta_p.bind1,
+    scipy.special.zeta,
+    within(1.5, 4, (3, 4), (3, 4)),
+    FLOATS,
+    edges=(within(1.5, 4, (), ()), within(1.5, 4, (0,), (0,))),
+    differentiable=(1,),
+    ulps=32,
+)
 
 # -- shaping --------------------------------------------------------------------------------------
 
@@ -910,7 +980,8 @@ row(
     bind(r.reduce_prod_p, axes=(1,)),
     lambda x: np.prod(x, axis=1),
     lambda rng, dtype: (
-        np.asarray(rng.uniform(0.5, 2, (4, 5)) * [[1] * 5, [0, 1, 1, 1, 1], [1, 0, 0, 1, 1], [0] * 5], dtype),
+        # One, two and five zeros in a row of five.
+        np.asarray(rng.uniform(0.5, 2, (4, 5)) * (np.arange(5) >= [[0], [1], [2], [5]]), dtype),
     ),
     ("float32", "float64"),
 )  # fmt: skip
@@ -925,6 +996,46 @@ for _p, _f in ((r.argmax_p, np.argmax), (r.argmin_p, np.argmin)):
             normal(_x),
             ORDERED,
         )
+
+
+def _probabilistic_or(x: np.ndarray, start: Any, axes: tuple[int, ...]) -> Any:
+    return 1 - (1 - start) * np.prod(1 - x, axis=axes)
+
+
+for _x, _axes in (
+    ((5,), (0,)),
+    ((3, 4), (0,)),
+    ((3, 4), (0, 1)),
+    ((2, 3, 4), (0, 2)),
+    ((0, 3), (0,)),
+    ((3, 0), (0,)),
+):
+    row(
+        f"reduce-{_x}-{_axes}",
+        reduce_module.reduce_p,
+        lambda x, start, axes=_axes: reduce_module.reduce(
+            x, start, lambda a, b: a + b - a * b, axes
+        ),
+        lambda x, start, axes=_axes: _probabilistic_or(x, start, axes),
+        normal(_x, ()),
+        ("float32", "float64", "complex128"),
+        ulps=32,
+    )
+row(
+    "reduce-two",  # a product of affine maps, joined in order
+    reduce_module.reduce_p,
+    lambda a, b: tuple(
+        reduce_module.reduce(
+            (a, b), (1.0, 0.0), lambda x, y: (x[0] * y[0], x[1] * y[0] + y[1]), (0,)
+        )
+    ),
+    lambda a, b: (
+        np.prod(a, 0),
+        functools.reduce(lambda y, k: y * a[k] + b[k], range(len(a)), np.zeros(a.shape[1:])),
+    ),
+    normal((5, 2), (5, 2)),
+    ulps=32,
+)
 
 # -- cumulative -----------------------------------------------------------------------------------
 
@@ -1008,8 +1119,14 @@ for _name, _x, _y, _numbers in (
         linear=((0,), (1,)),
         ulps=16,
     )
-for _old, _new in (("float16", "float32"), ("bfloat16", "float32"), ("float32", "float64"),
-                   ("int8", "int32"), ("int32", "float32"), ("complex64", "complex128")):  # fmt: skip
+for _old, _new in (
+    ("float16", "float32"),
+    ("bfloat16", "float32"),
+    ("float32", "float64"),
+    ("int8", "int32"),
+    ("int32", "float32"),
+    ("complex64", "complex128"),
+):
     row(
         f"dot_general-preferred-{_old}-{_new}",
         c.dot_general_p,
@@ -1223,7 +1340,7 @@ for _name, _w in WINDOWS.items():
                     for d in (ORDERED if _join in (np.minimum, np.maximum) else ANY)
                     if d != "bool" or _join is None
                 ),
-                linear=((0, 2),) if _p is i.scatter_add_p else ((0,),) if _p is i.scatter_mul_p else (),
+                linear={i.scatter_add_p: ((0, 2),), i.scatter_mul_p: ((0,),)}.get(_p, ()),
                 # Many windows meet in one place, so products of 2-byte floats round often.
                 ulps=32,
                 second_order=_p is not i.scatter_mul_p,  # see scatter_mul's docstring
@@ -1259,8 +1376,13 @@ def _put_along(x: np.ndarray, index: np.ndarray, d: int, size: int) -> np.ndarra
     return out
 
 
-for _x, _index, _d in (((5,), (3,), 0), ((3, 4), (3, 2), 1), ((4, 3), (4, 3), 0), ((2, 3, 2), (2, 2, 2), 1),
-                       ((3, 2), (0, 2), 0)):  # fmt: skip
+for _x, _index, _d in (
+    ((5,), (3,), 0),
+    ((3, 4), (3, 2), 1),
+    ((4, 3), (4, 3), 0),
+    ((2, 3, 2), (2, 2, 2), 1),
+    ((3, 2), (0, 2), 0),
+):
     for _unique in (False, True):
         _tag = f"{_x}-{_index}-{_d}{'-unique' if _unique else ''}"
         row(
@@ -1394,6 +1516,43 @@ for _side in ("left", "right"):
         ),
         _sorted_draw((2, 5), (2, 3)),
         ORDERED,
+    )
+
+# -- random bits ----------------------------------------------------------------------------------
+
+
+def _threefry(k0: Any, k1: Any, c0: Any, c1: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Threefry-2x32 with 20 rounds in Python integers, from the paper's description."""
+
+    def one(k0: int, k1: int, x0: int, x1: int) -> tuple[int, int]:
+        limit = 1 << 32
+        keys = (k0, k1, k0 ^ k1 ^ 0x1BD11BDA)
+        x0, x1 = (x0 + k0) % limit, (x1 + k1) % limit
+        for n in range(20):
+            r = ((13, 15, 26, 6), (17, 29, 16, 24))[n // 4 % 2][n % 4]
+            x0 = (x0 + x1) % limit
+            x1 = ((x1 << r) | (x1 >> (32 - r))) % limit ^ x0
+            if n % 4 == 3:
+                m = n // 4 + 1
+                x0, x1 = (x0 + keys[m % 3]) % limit, (x1 + keys[(m + 1) % 3] + m) % limit
+        return x0, x1
+
+    words = np.broadcast_arrays(k0, k1, c0, c1)
+    outs = np.empty((2, *words[0].shape), np.uint32)
+    for k in np.ndindex(*words[0].shape):
+        outs[(slice(None), *k)] = one(*(int(w[k]) for w in words))
+    return outs[0], outs[1]
+
+
+for _key, _counter in (((), (3, 4)), ((3,), (3,)), ((), ())):
+    row(
+        f"threefry2x32-{_key}-{_counter}",
+        random_bits.threefry2x32_p,
+        lambda *words: tuple(random_bits.threefry2x32_p.bind(*words)),
+        _threefry,
+        _any_integer(_key, _key, _counter, _counter),
+        ("uint32",),
+        edges=(_any_integer((), (), (0, 2), (0, 2)), _any_integer((), (), (), (2,))),
     )
 
 # -- calls ----------------------------------------------------------------------------------------

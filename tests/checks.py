@@ -175,7 +175,7 @@ def check_jvp(
 ) -> None:  # fmt: skip
     """The jvp agrees with differences: by all arguments at once and by each alone."""
     at = active(args, differentiable)
-    for some in {at, *((k,) for k in at)}:
+    for some in (at, *((k,) for k in at if len(at) > 1)):
         of_some = partial_at(fun, args, some)
         _compare_jvp(of_some, [args[k] for k in some], rng, f"jvp in arguments {some}")
 
@@ -202,7 +202,7 @@ def check_vjp_transpose(
 ) -> None:  # fmt: skip
     """<ct, J dx> = <J^T ct, dx> up to rounding: reverse mode is the transpose of forward mode."""
     at = active(args, differentiable)
-    for some in {at, *((k,) for k in at)}:
+    for some in (at, *((k,) for k in at if len(at) > 1)):
         of_some = partial_at(fun, args, some)
         xs = arrays([args[k] for k in some])
         dxs = arrays([direction(rng, x) for x in xs])
@@ -352,7 +352,9 @@ def check_jit(
     for backend in backends.NAMES:
         compiled = mgefn.jit(fun, backend=backend)
         inside = mgefn.jit(lambda *xs: _in_blocks(fun, xs), backend=backend)
-        of_views = mgefn.jit(lambda *xs: _in_blocks(fun, xs, mgefn.Array.transpose), backend=backend)
+        of_views = mgefn.jit(
+            lambda *xs: _in_blocks(fun, xs, mgefn.Array.transpose), backend=backend
+        )
         for what, outs in (("in blocks", inside(*given)), ("of transposes", of_views(*flipped))):
             for k, (got, want) in enumerate(zip(outs, eager, strict=True)):
                 _same_array(got, want, rtol, f"jit on {backend} {what}, output {k}")

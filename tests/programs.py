@@ -233,7 +233,7 @@ NUMPY = SimpleNamespace(
     **{name: getattr(np, name) for name in vars(MGEFN) if hasattr(np, name)},
     logistic=scipy.special.expit,
     erf=scipy.special.erf,
-    logsumexp=scipy.special.logsumexp,
+    logsumexp=lambda x, axis, keepdims: np.log(np.sum(np.exp(x), axis=axis, keepdims=keepdims)),
     cummax=lambda x, axis: np.maximum.accumulate(x, axis=axis),
 )
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import datetime
 import math
 import os
+import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -32,7 +33,7 @@ from mgefn.ops import reductions as r
 from mgefn.ops import shaping as s
 from tests.programs import WRAPS, Program, Step, loss, programs, reference, run
 
-EXAMPLES = int(os.environ.get("MGEFN_COMPOSE_EXAMPLES", "25"))
+EXAMPLES = int(os.environ.get("MGEFN_COMPOSE_EXAMPLES", "150"))
 SEED = int(os.environ.get("MGEFN_TEST_SEED") or datetime.date.today().strftime("%Y%m%d"))
 print(f"MGEFN_TEST_SEED={SEED}")
 
@@ -315,3 +316,289 @@ def test_property(check: Callable[..., None]) -> None:
 
     holds()
     derivatives.conclude()
+
+
+# -- the checks reject what is wrong ----------------------------------------------------------------
+
+SUSPECT = Program(
+    ((3,), (2, 3)),
+    (
+        Step("binary", (0, 1), ("mul",)),
+        Step("scan", (2,), ("cumsum", -1), "jit", 2),
+        Step("reduction", (3,), ("sum", (0,), False)),
+        Step("unary", (4,), ("sin",)),
+    ),
+    7,
+)
+
+
+def _rejected(check: Callable[..., None]) -> bool:
+    try:
+        check(SUSPECT, SUSPECT.arrays(), np.random.default_rng(2), Derivatives())
+    except AssertionError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_right_rules_pass(check: Callable[..., None]) -> None:
+    assert not _rejected(check)
+
+
+def test_a_wrong_slope_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(e.sin_p, "slopes", (lambda y, x: 1.001 * e.cos(x),))
+    for check in (check_jvp, check_grad_of_jit):
+        assert _rejected(check), check
+
+
+def test_a_wrong_second_derivative_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(e.cos_p, "slopes", (lambda y, x: -1.001 * e.sin(x),))
+    assert _rejected(check_second_order)
+    assert not _rejected(check_jvp)  # cos is met in second derivatives only
+
+
+def test_a_wrong_transpose_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = r.reduce_sum_p.transpose
+    assert right is not None
+    monkeypatch.setattr(
+        r.reduce_sum_p, "transpose", lambda *a, **k: tuple(1.001 * ct for ct in right(*a, **k))
+    )
+    for check in (check_transpose, check_grad_of_jit, check_hessian):
+        assert _rejected(check), check
+
+
+def test_a_wrong_batch_rule_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = u.cumsum_p.batch
+    assert right is not None
+
+    def wrong(args: Any, bdims: Any, **params: Any) -> Any:
+        outs, out_bdims = right(args, bdims, **params)
+        return tuple(s.rev(y, (d,)) for y, d in zip(outs, out_bdims, strict=True)), out_bdims
+
+    monkeypatch.setattr(u.cumsum_p, "batch", wrong)
+    # The batch has one to three examples, and one example reversed is right.
+    assert any(
+        _raises(lambda k=k: check_vmap(SUSPECT, SUSPECT.arrays(), np.random.default_rng(k), None))
+        for k in range(4)
+    )
+
+
+def _raises(run_it: Callable[[], None]) -> bool:
+    try:
+        run_it()
+    except AssertionError:
+        return True
+    return False
+
+
+def test_a_wrong_simplification_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compiled only: an identity that is none."""
+    monkeypatch.setattr(e.sin_p, "simplify", lambda inputs, params, avals: [inputs[0]])
+    assert _rejected(check_values)
+    assert _rejected(check_jaxpr_of)
+
+
+def test_wraps_that_change_the_meaning_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(WRAPS, "jit", lambda fun: lambda *xs: tuple(2 * y for y in fun(*xs)))
+    assert _rejected(check_wraps)
+
+
+def test_rough_numerical_derivatives_are_counted() -> None:
+    derivatives = Derivatives()
+    step = lambda x: [np.floor(x)]
+    assert derivatives.directional(step, [np.asarray(1.0)], [np.asarray(1.0)]) is None
+    assert derivatives.directional(lambda x: [x * x], [np.asarray(1.0)], [np.asarray(1.0)])
+    with pytest.raises(AssertionError, match="1 of 2 were too rough"):
+        derivatives.conclude()
+
+
+# -- where a derivative is 0 times something that is not finite --------------------------------------
+
+inf = math.inf
+
+
+def _softmax(x: Any) -> Any:
+    y = e.exp(x - r.max(x))
+    return y / y.sum()
+
+
+# name -> (function of a scalar or vector, point, gradient, second derivatives or None where they
+# have no finite limit; a derivative of a vector function is that of the sum of its outputs)
+GUARDED: dict[str, tuple[Callable[..., Any], Any, Any, Any]] = {
+    "sin(x)**2 at 0": (lambda x: e.sin(x) ** 2, 0.0, 0.0, 2.0),
+    "sin(x)*sin(x) at 0": (lambda x: e.sin(x) * e.sin(x), 0.0, 0.0, 2.0),
+    "x*x at 0": (lambda x: x * x, 0.0, 0.0, 2.0),
+    "x*x at -0": (lambda x: x * x, -0.0, 0.0, 2.0),
+    "x**3 at 0": (lambda x: x**3, 0.0, 0.0, 0.0),
+    "x*exp(x) at 0": (lambda x: x * e.exp(x), 0.0, 1.0, 2.0),
+    "log at -1": (lambda x: e.where(x > 0, e.log(x), 0), -1.0, 0.0, 0.0),
+    "log at 0": (lambda x: e.where(x > 0, e.log(x), 0), 0.0, 0.0, 0.0),
+    "log at -0": (lambda x: e.where(x > 0, e.log(x), 0), -0.0, 0.0, 0.0),
+    "log at 2": (lambda x: e.where(x > 0, e.log(x), 0), 2.0, 0.5, -0.25),
+    "log1p at -1": (lambda x: e.where(x > -1, e.log1p(x), 0), -1.0, 0.0, 0.0),
+    "sqrt at -1": (lambda x: e.where(x > 0, e.sqrt(x), 0), -1.0, 0.0, 0.0),
+    "sqrt at 0": (lambda x: e.where(x > 0, e.sqrt(x), 0), 0.0, 0.0, 0.0),
+    "sqrt of a square, guarded, at 0": (lambda x: e.where(x != 0, e.sqrt(x * x), 0), 0.0, 0.0, 0.0),
+    "division at 0": (lambda x: e.where(x != 0, 1 / x, 0), 0.0, 0.0, 0.0),
+    "sin(x)/x at 0": (lambda x: e.where(x != 0, e.sin(x) / x, 1), 0.0, 0.0, 0.0),
+    "0/0 at 0": (lambda x: e.where(x != 0, x / x, 1), 0.0, 0.0, 0.0),
+    "x**0.5 at -1": (lambda x: e.where(x > 0, x**0.5, 0), -1.0, 0.0, 0.0),
+    "x**-1.5 at 0": (lambda x: e.where(x > 0, x**-1.5, 0), 0.0, 0.0, 0.0),
+    "x**x at 0": (lambda x: e.where(x > 0, e.power(x, x), 1), 0.0, 0.0, 0.0),
+    "arcsin at 1": (lambda x: e.where(x < 1, e.arcsin(x), 0), 1.0, 0.0, 0.0),
+    "arccosh at 0": (lambda x: e.where(x > 1, e.arccosh(x), 0), 0.0, 0.0, 0.0),
+    "exp overflow": (lambda x: e.where(x < 5, e.exp(x), 1), 1000.0, 0.0, 0.0),
+    "rsqrt at 0": (lambda x: e.where(x > 0, e.rsqrt(x), 0), 0.0, 0.0, 0.0),
+    "arctan2 at 0": (lambda x: e.where(x > 0, e.arctan2(x, x), 0), 0.0, 0.0, 0.0),
+    "hypot at 0": (lambda x: e.where(x > 0, e.hypot(x, x), 0), 0.0, 0.0, 0.0),
+    "cbrt at 0": (lambda x: e.where(x > 0, e.cbrt(x), 0), 0.0, 0.0, 0.0),
+    "nested guards": (
+        lambda x: e.where(x > 0, e.sqrt(e.where(x > 1, e.log(x - 1), 4)), x), -1.0, 1.0, 0.0,
+    ),
+    "x**0 at 0": (lambda x: e.power(x, 0.0), 0.0, 0.0, 0.0),
+    "x**1 at 0": (lambda x: e.power(x, 1.0), 0.0, 1.0, 0.0),
+    "x**2 at 0": (lambda x: e.power(x, 2.0), 0.0, 0.0, 2.0),
+    "x**3. at 0": (lambda x: e.power(x, 3.0), 0.0, 0.0, 0.0),
+    "0**x at 2": (lambda x: e.power(0.0, x), 2.0, 0.0, 0.0),
+    "prod with a zero": (r.prod, [2.0, 0.0, 3.0], [0.0, 6.0, 0.0], [[0, 3, 0], [3, 0, 2], [0, 2, 0]]),
+    "prod with two zeros": (r.prod, [0.0, 5.0, 0.0], [0.0] * 3, [[0, 0, 5], [0, 0, 0], [5, 0, 0]]),
+    "norm at 0": (lambda x: e.sqrt((x * x).sum()), [0.0, 0.0], [0.0, 0.0], None),
+    "norm**2 at 0": (lambda x: e.sqrt((x * x).sum()) ** 2, [0.0, 0.0], [0.0, 0.0], None),
+    "std of a constant": (r.std, [3.0, 3.0, 3.0], [0.0] * 3, None),
+    "logsumexp with -inf": (r.logsumexp, [0.0, -inf], [1.0, 0.0], [[0, 0], [0, 0]]),
+    "logsumexp of -inf": (lambda x: e.where(x[0] > -inf, r.logsumexp(x), 0), [-inf, -inf], [0, 0], None),
+    "softmax with -inf": (lambda x: _softmax(x)[0], [0.0, -inf, 0.0], [0.25, 0, -0.25], None),
+    "cumprod with a zero": (lambda x: u.cumprod(x), [2.0, 0.0, 3.0], [1.0, 8.0, 0.0], None),
+    "complex abs at 0": (lambda x: e.abs(x + 0j), 0.0, 0.0, None),
+    "complex log, guarded": (
+        lambda x: e.real(e.where(x > 0, e.log(x + 0j), 0)), 0.0, 0.0, 0.0,
+    ),
+}  # fmt: skip
+
+
+def _as_point(x: Any) -> np.ndarray:
+    return np.asarray(x, dtype=np.float64)
+
+
+@pytest.mark.parametrize("name", GUARDED)
+def test_no_nan_from_what_was_not_taken(name: str) -> None:
+    fun, point, gradient, second = GUARDED[name]
+    x = _as_point(point)
+    total = lambda v: fun(v).sum()
+    for f in (total, mgefn.jit(total)):
+        np.testing.assert_allclose(mgefn.grad(f)(x), gradient, rtol=1e-12, err_msg="grad")
+        for jacobian in (mgefn.jacfwd, mgefn.jacrev):
+            np.testing.assert_allclose(jacobian(f)(x), gradient, rtol=1e-12, err_msg=str(jacobian))
+            np.testing.assert_allclose(mgefn.jit(jacobian(f))(x), gradient, rtol=1e-12)
+        np.testing.assert_allclose(mgefn.vmap(mgefn.grad(f))(x[None])[0], gradient, rtol=1e-12)
+        batched = mgefn.grad(lambda v, f=f: mgefn.vmap(f)(v).sum())(np.stack([x, x]))
+        np.testing.assert_allclose(batched, [gradient, gradient], rtol=1e-12, err_msg="grad of vmap")
+        if second is None:
+            continue
+        orders = {
+            "hessian": mgefn.hessian(f),
+            "jacfwd(jacfwd)": mgefn.jacfwd(mgefn.jacfwd(f)),
+            "jacrev(jacfwd)": mgefn.jacrev(mgefn.jacfwd(f)),
+            "jacrev(jacrev)": mgefn.jacrev(mgefn.jacrev(f)),
+        }
+        for order, h in orders.items():
+            np.testing.assert_allclose(h(x), second, rtol=1e-12, err_msg=order)
+            np.testing.assert_allclose(mgefn.jit(h)(x), second, rtol=1e-12, err_msg=f"jit {order}")
+        pushed = mgefn.jvp(mgefn.grad(f), (x,), (np.ones_like(x),))[1]
+        np.testing.assert_allclose(pushed, np.asarray(second).sum(-1) if x.ndim else second)
+
+
+def test_a_nan_of_the_value_shows_in_the_gradient() -> None:
+    for f, x in [
+        (lambda v: e.sqrt(v), -1.0),
+        (lambda v: e.log(v) * v, -1.0),
+        (lambda v: v * math.nan, 1.0),
+        (lambda v: e.where(v > 0, e.sqrt(v - 2), v), 1.0),
+        (lambda v: e.sin(v), inf),
+    ]:
+        x = _as_point(x)
+        assert np.isnan(f(e.astype(x, x.dtype)))
+        for g in (f, mgefn.jit(f)):
+            assert np.isnan(mgefn.grad(g)(x))
+            assert np.isnan(mgefn.jvp(g, (x,), (_as_point(1.0),))[1])
+            assert np.isnan(mgefn.jit(mgefn.grad(g))(x))
+
+
+def test_an_infinite_slope_that_counts_is_infinite() -> None:
+    for g in (e.sqrt, mgefn.jit(e.sqrt)):
+        assert np.isposinf(mgefn.grad(g)(_as_point(0.0)))
+        assert np.isposinf(mgefn.jacfwd(g)(_as_point(0.0)))
+
+
+def test_plain_products_give_the_nan() -> None:
+    # Forward, a select drops the infinite tangent; here the zero comes before the infinite slope.
+    f = lambda v: e.sqrt(v * v)
+    x = _as_point(0.0)
+    with config.override(zero_annihilates=False):
+        for g in (f, mgefn.jit(f)):
+            assert np.isnan(mgefn.grad(g)(x))
+            assert np.isnan(mgefn.jacfwd(g)(x))
+            assert np.isnan(mgefn.jit(mgefn.grad(g))(x))
+    jitted = mgefn.jit(f)
+    assert mgefn.grad(jitted)(x) == 0
+    with config.override(zero_annihilates=False):
+        assert np.isnan(mgefn.grad(jitted)(x))
+    assert mgefn.grad(jitted)(x) == 0
+
+
+def test_signed_zeros_annihilate_too() -> None:
+    x = _as_point(0.0)
+    for tangent in (0.0, -0.0):
+        for f in (e.sqrt, e.log, mgefn.jit(e.sqrt), e.cbrt):
+            assert mgefn.jvp(f, (x,), (_as_point(tangent),))[1] == 0
+            assert mgefn.vjp(f, x)[1](_as_point(tangent))[0] == 0
+            assert mgefn.linearize(f, x)[1](_as_point(tangent)) == 0
+
+
+# -- depth -------------------------------------------------------------------------------------------
+
+DEPTH = 20_000
+
+
+def chain(x: Any, n: int = DEPTH) -> Any:
+    """n operations in a row: 0.9 x + 0.1, which tends to 1."""
+    for _ in range(n // 2):
+        x = x * 0.9 + 0.1
+    return x
+
+
+def test_deep_programs_need_no_deep_stack() -> None:
+    assert DEPTH > 5 * sys.getrecursionlimit()
+    x = _as_point(0.5)
+    with np.errstate(under="ignore"):
+        closed = mgefn.make_jaxpr(chain)(x)
+        assert len(closed.eqns) == DEPTH
+        assert len(str(closed).splitlines()) >= DEPTH
+        check_jaxpr(closed)
+        np.testing.assert_allclose(mgefn.jit(chain)(x), 1.0)
+        for f in (chain, mgefn.jit(chain)):
+            gradient = mgefn.grad(f)(x)
+            assert 0 <= gradient < 1e-300
+            np.testing.assert_allclose(mgefn.jvp(f, (x,), (x,))[0], 1.0)
+            np.testing.assert_allclose(mgefn.vmap(f)(np.ones(2)), [1.0, 1.0])
+        assert 0 <= mgefn.jit(mgefn.grad(chain))(x) < 1e-300
+
+
+def test_deep_nesting_of_calls() -> None:
+    """As deep as Python itself lets functions that call each other nest."""
+    f: Callable[..., Any] = e.sin
+    for _ in range(20):
+        f = mgefn.jit(partial(lambda g, x: g(x) * 1.0, f))
+    x = _as_point(0.5)
+    np.testing.assert_allclose(f(x), np.sin(0.5))
+    np.testing.assert_allclose(mgefn.grad(f)(x), np.cos(0.5))
+    np.testing.assert_allclose(mgefn.jit(mgefn.grad(f))(x), np.cos(0.5))
+
+
+def test_calls_that_double_stay_small() -> None:
+    """f_k calls f_(k-1) twice: the program is as long as what was written, not 2**k."""
+    f: Callable[..., Any] = e.sin
+    for _ in range(24):
+        f = mgefn.jit(partial(lambda g, x: g(g(x)) * 1.0, f))
+    compiled = f.lower(_as_point(0.5)).compile()
+    assert len(compiled.as_text().splitlines()) < 5_000

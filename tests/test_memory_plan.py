@@ -157,7 +157,7 @@ PROGRAMS: dict[str, Program] = {
     ),
     "scatter-add that drops": (
         lambda x, i, v: x.at[i].add(v),
-        (_LONG, _positions(0, 2 * N, N), _floats(N)),
+        (_LONG, _positions(0, N + N // 50, N), _floats(N)),
     ),
     "scatter-add of rows": (
         lambda x, i, v: x.at[i].add(v),
@@ -191,9 +191,7 @@ PROGRAMS: dict[str, Program] = {
         (_LONG, _floats(N)),
     ),
     "pad": (
-        lambda x: shaping.pad_p.bind1(
-            x * 2, np_scalar(0.0), padding_config=((1, 1, 0), (2, 2, 0))
-        ),
+        lambda x: shaping.pad_p.bind1(x * 2, np_scalar(0.0), padding_config=((1, 1, 0), (2, 2, 0))),
         (_SQUARE,),
     ),
     "transpose and copy": (lambda x: x.T * 2, (_SQUARE,)),
@@ -223,9 +221,9 @@ PROGRAMS: dict[str, Program] = {
     "rounding": (lambda x: elementwise.round(x), (_LONG,)),
     "standard deviation": (lambda x: reductions.std(x, 1), (_SQUARE,)),
     "gradient of a matrix product": (
-        lambda x, y: mgefn.grad(lambda a, b: reductions.sum(contractions.matmul(a, b) ** 2), (0, 1))(
-            x, y
-        ),
+        lambda x, y: mgefn.grad(
+            lambda a, b: reductions.sum(contractions.matmul(a, b) ** 2), (0, 1)
+        )(x, y),
         (_floats(512, 512), _floats(512, 512)),
     ),
     "vmap of a matrix-vector product": (

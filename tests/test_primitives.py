@@ -74,9 +74,7 @@ def table() -> str:
     """Primitive x rule: yes, the reason of a hole, or a question mark."""
     lines = []
     for p in primitives():
-        cells = [
-            "yes" if p.has_rule(kind) else p.holes.get(kind, "?") for kind in RULE_KINDS
-        ]
+        cells = ["yes" if p.has_rule(kind) else p.holes.get(kind, "?") for kind in RULE_KINDS]
         kernel = "numpy" in p.kernels or p.evaluate is not None
         cells.append("yes" if kernel else p.unsupported.get("numpy", "?"))
         lines.append(f"{p.name:28}" + "".join(f"{cell[:20]:22}" for cell in cells))
@@ -144,6 +142,32 @@ def test_values(case: OpCase) -> None:
             checks.check_values(case.fun, case.reference, args, case.ulps, case.own_dtype)
 
 
+SPECIAL = (np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0)
+
+
+def with_special_values(args: tuple, source: np.random.Generator) -> tuple:
+    """About half of the elements of float arguments replaced by infinities, NaN, zeros and ones."""
+    out = []
+    for a in args:
+        if a.dtype.kind == "f":
+            chosen = source.choice(SPECIAL, a.shape)
+            a = np.where(source.random(a.shape) < 0.5, a, chosen).astype(a.dtype)
+        out.append(a)
+    return tuple(out)
+
+
+@rows("special", lambda case: case.reference is not None and "float32" in case.dtypes)
+def test_special_values(case: OpCase) -> None:
+    for dtype in (np.dtype("float32"), FLOAT64):
+        if dtype.name not in case.dtypes:
+            continue
+        source = generator(case, "special")
+        for _ in range(3):
+            args = with_special_values(case.draw(source, dtype), source)
+            checks.check_values(case.fun, case.reference, args, case.ulps, case.own_dtype)
+            checks.check_jit(case.fun, args, (), max(8, case.ulps) * checks.rounding(dtype))
+
+
 @rows("jvp", derivative_dtypes)
 def test_jvp(case: OpCase) -> None:
     for dtype in derivative_dtypes(case):
@@ -207,7 +231,17 @@ def test_jaxpr(case: OpCase) -> None:
 
 
 def test_rows_with_a_check_left_out_say_why() -> None:
-    known = {"values", "jvp", "transpose", "second_order", "linear_transpose", "vmap", "jit", "jaxpr"}
+    known = {
+        "values",
+        "jvp",
+        "transpose",
+        "second_order",
+        "linear_transpose",
+        "vmap",
+        "jit",
+        "jaxpr",
+        "special",
+    }
     for case in CASES:
         assert set(case.skip) <= known and all(case.skip.values()), case.name
 
@@ -296,9 +330,7 @@ def test_values_reject_a_kernel_that_fails_on_rank_0_only() -> None:
         return _put(x**3 if x.ndim else x, outs[0])
 
     with pytest.raises(AssertionError, match="output 0"):
-        checks.check_values(
-            cube_primitive(kernel=kernel).bind1, lambda x: x**3, [np.asarray(2.0)]
-        )
+        checks.check_values(cube_primitive(kernel=kernel).bind1, lambda x: x**3, [np.asarray(2.0)])
 
 
 def test_jvp_rejects_a_wrong_slope() -> None:
@@ -381,7 +413,7 @@ def _constant(value: float) -> Any:
 def test_vmap_rejects_a_wrong_batch_dimension() -> None:
     p = cube_primitive()
     p.def_batch(lambda args, bdims: (p.bind(*args), (0,)))
-    with pytest.raises((AssertionError, mgefn.errors.MgefnError), match="vmap|shape|size|axis"):
+    with pytest.raises((AssertionError, mgefn.errors.MgefnError), match=r"vmap|shape|size|axis"):
         checks.check_vmap(p.bind1, draws((3, 3)))
 
 

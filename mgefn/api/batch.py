@@ -8,8 +8,7 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 from mgefn import tree
-from mgefn.api.flat import leaves_as_arrays
-from mgefn.core.array import as_array
+from mgefn.api.flat import checked_function, leaves_as_arrays, output_array
 from mgefn.core.array_methods import Array
 from mgefn.core.source import fun_name
 from mgefn.errors import ArgumentError, AxisError, InAxesError, api_boundary
@@ -49,15 +48,14 @@ def vmap(
         >>> mgefn.vmap(mnp.dot)(mnp.ones((3, 2)), mnp.ones((3, 2)))
         Array([2., 2., 2.], dtype=float32)
     """
-    if not callable(fun):
-        raise ArgumentError(f"vmap: needs a function, got {type(fun).__name__}.")
+    checked_function("vmap", fun)
     about = f"vmap({fun_name(fun)})"
     if isinstance(in_axes, list):
         in_axes = tuple(in_axes)
     if not isinstance(in_axes, (int, tuple, type(None))) or isinstance(in_axes, bool):
         raise InAxesError(
             f"{about}: in_axes must be an int, None or a tuple with one entry per positional "
-            f"argument, got {in_axes!r}."
+            f"argument, got {in_axes!r}. Name the axis by its number."
         )
 
     @functools.wraps(
@@ -93,7 +91,7 @@ def vmap(
                 f"{about}: out_axes",
             )
         results = [
-            _placed(about, interpreter, o if isinstance(o, Array) else as_array(o, about), t)
+            _placed(about, interpreter, o if isinstance(o, Array) else output_array(o, about), t)
             for o, t in zip(out_leaves, targets, strict=True)
         ]
         return tree.unflatten(out_tree, results)
@@ -105,7 +103,9 @@ def _bdim(about: str, axis: Any, value: Any) -> int | None:
     if axis is None:
         return None
     if isinstance(axis, bool) or not hasattr(axis, "__index__"):
-        raise InAxesError(f"{about}: in_axes must hold ints and None, got {axis!r}.")
+        raise InAxesError(
+            f"{about}: in_axes must hold ints and None, got {axis!r}. Name the axis by its number."
+        )
     i = operator.index(axis)
     ndim = len(value.shape)
     if not -ndim <= i < ndim:
@@ -130,7 +130,10 @@ def _mapped_size(about: str, values: list, bdims: list, axis_size: int | None) -
         )
         wanted = "" if axis_size is None else f" and equal axis_size={axis_size}"
         got = " and ".join(map(str, sizes))
-        raise InAxesError(f"{about}: mapped axes must have one size{wanted}, got {got}: {shown}.")
+        raise InAxesError(
+            f"{about}: mapped axes must have one size{wanted}, got {got}: {shown}. Correct "
+            "in_axes, or share an argument with None."
+        )
     return size
 
 
@@ -146,7 +149,10 @@ def _placed(about: str, interpreter: BatchingInterpreter, out: Any, axis: Any) -
     ndim = len(value.shape) + (bdim is None)
     i = operator.index(axis)
     if not -ndim <= i < ndim:
-        raise AxisError(f"{about}: out_axes asks for axis {i} of an output of rank {ndim}.")
+        raise AxisError(
+            f"{about}: out_axes asks for axis {i} of an output of rank {ndim}, the mapped axis "
+            f"counted. Use one in [{-ndim}, {ndim})."
+        )
     i %= ndim
     if bdim is None:
         shape = value.shape

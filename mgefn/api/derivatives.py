@@ -15,12 +15,13 @@ from mgefn.api.flat import (
     ArgNums,
     FlatFunction,
     checked_argnums,
+    checked_function,
     leaves_as_arrays,
     output_array,
     resolve_argnums,
     split_aux,
 )
-from mgefn.core.array import ConcreteArray, as_array, scalar
+from mgefn.core.array import ConcreteArray, as_array, described, scalar
 from mgefn.core.array_methods import Array
 from mgefn.core.avals import ShapedArray, UndefinedPrimal, Zero, tangent_aval
 from mgefn.core.interpreter import state
@@ -30,6 +31,7 @@ from mgefn.errors import (
     DTypeError,
     ShapeError,
     TreeError,
+    UnsupportedError,
     api_boundary,
     leave_api,
 )
@@ -131,8 +133,7 @@ def _value_and_grad(
     holomorphic: bool,
     allow_int: bool,
 ) -> Callable[..., Any]:
-    if not callable(fun):
-        raise ArgumentError(f"{name}: needs a function, got {type(fun).__name__}.")
+    checked_function(name, fun)
     nums = checked_argnums(name, argnums)
     about = f"{name}({fun_name(fun)})"
 
@@ -211,27 +212,16 @@ def _value_and_grad(
 
 def _differentiable(p: Any, about: str, holomorphic: bool, allow_int: bool) -> bool:
     dtype = p.dtype
-    kind = dtype.kind
-    if kind == "f" and not holomorphic:
-        return True
-    if kind == "c":
-        if not holomorphic:
+    if dtypes.is_inexact(dtype):
+        if holomorphic and not dtypes.is_complex(dtype):
             raise DTypeError(
-                f"{about}: needs real floating arguments, got {p.aval}. Pass holomorphic=True for "
-                "a complex differentiable function, or differentiate with respect to real and "
-                "imaginary parts."
+                f"{about}: with holomorphic=True arguments must be complex, got {p.aval}. Cast it."
             )
         return True
-    if holomorphic:
-        raise DTypeError(
-            f"{about}: with holomorphic=True arguments must be complex, got {p.aval}. Cast it."
-        )
-    if kind == "V":
-        return True
-    if allow_int:
+    if allow_int and not holomorphic:
         return False
     raise DTypeError(
-        f"{about}: needs real floating arguments, got {p.aval}. Cast it to a float, choose another "
+        f"{about}: needs floating arguments, got {p.aval}. Cast it to a float, choose another "
         "argument with argnums, or pass allow_int=True."
     )
 
@@ -240,7 +230,7 @@ def _scalar_output(out: Any, about: str, fun: Any) -> Any:
     leaves = tree.leaves(out)
     if len(leaves) != 1 or leaves[0] is not out:
         raise ShapeError(
-            f"{about}: {fun_place(fun)} must return a real scalar, got {tree.structure(out)}. "
+            f"{about}: {fun_place(fun)} must return a real scalar, got {described(out)}. "
             "Return one number, pass has_aux=True for (loss, data), or use vjp."
         )
     return output_array(out, about)
@@ -261,7 +251,7 @@ def _check_scalar(value: Any, about: str, fun: Any, holomorphic: bool) -> None:
     if holomorphic:
         raise DTypeError(
             f"{about}: with holomorphic=True {fun_place(fun)} must return a complex scalar, got "
-            f"{aval}."
+            f"{aval}. Drop holomorphic for real functions."
         )
     repair = (
         "Pass holomorphic=True, or take its real part." if kind == "c" else "Cast it to a float."
@@ -336,9 +326,10 @@ def _cotangents(about: str, ct: Any, out_tree: Any, out_avals: Sequence[ShapedAr
     """The leaves of a cotangent, checked against the output they belong to."""
     flat, ct_tree = tree.flatten(ct)
     if ct_tree != out_tree:
+        difference = tree.structure_difference(out_tree, ct_tree, ("the output", "the cotangent"))
         raise TreeError(
-            f"{about}: the cotangent must have the structure of the output {out_tree}, got "
-            f"{ct_tree}. {tree.structure_difference(out_tree, ct_tree)}"
+            f"{about}: the cotangent must have the structure of the output, but {difference}. Pass "
+            "one cotangent for each output."
         )
     cts = []
     for c, aval in zip(flat, out_avals, strict=True):
@@ -351,7 +342,8 @@ def _cotangents(about: str, ct: Any, out_tree: Any, out_avals: Sequence[ShapedAr
         c = as_array(c, about)
         if c.shape != aval.shape:
             raise ShapeError(
-                f"{about}: a cotangent must have the shape of its output {aval}, got {c.aval}."
+                f"{about}: a cotangent must have the shape of its output {aval}, got {c.aval}. "
+                "Broadcast or reshape it."
             )
         if c.dtype != aval.dtype:
             if not c.weak_type and dtypes.promote_types(c.dtype, aval.dtype) != aval.dtype:
@@ -390,14 +382,17 @@ def jvp(
     if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
         raise ArgumentError(
             f"{about}: primals and tangents must be tuples or lists of arguments, got "
-            f"{type(primals).__name__} and {type(tangents).__name__}. Write (x,)."
+            f"{described(primals)} and {described(tangents)}. Write (x,)."
         )
     leaves, in_tree = tree.flatten(tuple(primals))
     t_leaves, t_tree = tree.flatten(tuple(tangents))
     if in_tree != t_tree:
+        difference = tree.structure_difference(
+            in_tree, t_tree, ("the tuple of primals", "that of tangents")
+        )
         raise TreeError(
-            f"{about}: primals and tangents must have one structure, got {in_tree} and {t_tree}. "
-            f"{tree.structure_difference(in_tree, t_tree)}"
+            f"{about}: primals and tangents must have one structure, but {difference}. Pass one "
+            "tangent for each primal."
         )
     values = leaves_as_arrays(leaves, about)
     directions = [_tangent(about, p, t) for p, t in zip(values, t_leaves, strict=True)]
@@ -440,7 +435,8 @@ def _tangent(about: str, p: Any, t: Any) -> Any:
     t = as_array(t, about)
     if t.shape != aval.shape:
         raise ShapeError(
-            f"{about}: a tangent must have the shape of its primal, got {t.aval} for {aval}."
+            f"{about}: a tangent must have the shape of its primal, got {t.aval} for {aval}. "
+            "Broadcast or reshape it."
         )
     if t.dtype != aval.dtype:
         if not weak:
@@ -489,8 +485,12 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
     def f_jvp(*tangents: Any) -> Any:
         t_leaves, t_tree = tree.flatten(tangents)
         if t_tree != in_tree:
+            difference = tree.structure_difference(
+                in_tree, t_tree, ("the tuple of primals", "that of tangents")
+            )
             raise TreeError(
-                f"{about}: tangents must have the structure of the primals {in_tree}, got {t_tree}."
+                f"{about}: tangents must have the structure of the primals, but {difference}. Pass "
+                "one tangent for each primal."
             )
         directions = [_tangent(about, p, t) for p, t in zip(values, t_leaves, strict=True)]
         dots = linear_map.jvp([d for d, a in zip(directions, active, strict=True) if a])
@@ -532,7 +532,13 @@ def linear_transpose(
     def transposed(ct: Any) -> tuple[Any, ...]:
         cts = _cotangents(about, ct, out_tree, closed.out_avals)
         args = [*captured, *(UndefinedPrimal(a) for a in avals)]
-        found = backward_pass(closed.jaxpr, closed.consts, args, cts)[len(captured) :]
+        try:
+            found = backward_pass(closed.jaxpr, closed.consts, args, cts)[len(captured) :]
+        except UnsupportedError as e:
+            raise UnsupportedError(
+                f"{about}: needs a linear function, got one with an operation that is not. {e} Use "
+                "vjp for functions that are not linear."
+            ) from None
         return tree.unflatten(in_tree, [zeros(c.aval) if c.__class__ is Zero else c for c in found])
 
     return api_boundary(transposed)
@@ -616,8 +622,15 @@ def jacfwd(
         Array([[2., 0.],
                [0., 4.]], dtype=float32)
     """
-    nums = checked_argnums("jacfwd", argnums)
-    about = f"jacfwd({fun_name(fun)})"
+    return _jacfwd("jacfwd", fun, argnums, has_aux, holomorphic)
+
+
+def _jacfwd(
+    name: str, fun: Callable[..., Any], argnums: Any, has_aux: bool, holomorphic: bool
+) -> Callable[..., Any]:
+    checked_function(name, fun)
+    nums = checked_argnums(name, argnums)
+    about = f"{name}({fun_name(fun)})"
 
     @functools.wraps(fun, assigned=_ASSIGNED, updated=())
     def jacfwd_of_fun(*args: Any, **kwargs: Any) -> Any:
@@ -637,7 +650,8 @@ def jacfwd(
             for o in out:
                 if holomorphic and not dtypes.is_complex(o.dtype):
                     raise DTypeError(
-                        f"{about}: with holomorphic=True the output must be complex, got {o.aval}."
+                        f"{about}: with holomorphic=True the output must be complex, got {o.aval}. "
+                        "Drop holomorphic for real functions."
                     )
             return filled, aux[0] if has_aux else ()
 
@@ -652,7 +666,9 @@ def jacfwd(
 
 def _check_jacobian_input(about: str, v: Any, holomorphic: bool) -> None:
     if holomorphic and not dtypes.is_complex(v.dtype):
-        raise DTypeError(f"{about}: with holomorphic=True arguments must be complex, got {v.aval}.")
+        raise DTypeError(
+            f"{about}: with holomorphic=True arguments must be complex, got {v.aval}. Cast it."
+        )
     if not holomorphic and not dtypes.is_float(v.dtype):
         raise DTypeError(
             f"{about}: needs real floating arguments, got {v.aval}. Cast it"
@@ -676,22 +692,33 @@ def jacrev(
         Array([[2., 0.],
                [0., 4.]], dtype=float32)
     """
-    nums = checked_argnums("jacrev", argnums)
-    about = f"jacrev({fun_name(fun)})"
+    return _jacrev("jacrev", fun, argnums, has_aux, holomorphic, allow_int)
+
+
+def _jacrev(
+    name: str,
+    fun: Callable[..., Any],
+    argnums: Any,
+    has_aux: bool,
+    holomorphic: bool,
+    allow_int: bool = False,
+) -> Callable[..., Any]:
+    checked_function(name, fun)
+    nums = checked_argnums(name, argnums)
+    about = f"{name}({fun_name(fun)})"
 
     @functools.wraps(fun, assigned=_ASSIGNED, updated=())
     def jacrev_of_fun(*args: Any, **kwargs: Any) -> Any:
         partial, chosen = _jacobian_arguments(about, fun, nums, args, kwargs)
         for v in leaves_as_arrays(tree.leaves(chosen), about):
-            if not (allow_int and dtypes.is_integer(v.dtype)):
-                _check_jacobian_input(about, v, holomorphic)
+            _differentiable(v, about, holomorphic, allow_int)
         got = vjp(partial, *chosen, has_aux=has_aux)
         out_leaves, out_tree = tree.flatten(got[0])
         for o in out_leaves:
             wanted = dtypes.is_complex(o.dtype) if holomorphic else dtypes.is_float(o.dtype)
             if not wanted:
                 kind = "complex" if holomorphic else "real floating"
-                raise DTypeError(f"{about}: the output must be {kind}, got {o.aval}.")
+                raise DTypeError(f"{about}: the output must be {kind}, got {o.aval}. Cast it.")
         pullback = got[1]
         rows = vmap(lambda *cts: pullback(tree.unflatten(out_tree, cts)))(*_basis(out_leaves))
         # rows: a tuple like `chosen` with leaves (total outputs, *argument shape)
@@ -723,7 +750,8 @@ def hessian(
         Array([[ 6.,  0.],
                [ 0., 12.]], dtype=float32)
     """
-    return jacfwd(jacrev(fun, argnums, has_aux, holomorphic), argnums, has_aux, holomorphic)
+    inner = _jacrev("hessian", fun, argnums, has_aux, holomorphic)
+    return _jacfwd("hessian", inner, argnums, has_aux, holomorphic)
 
 
 __all__ = [

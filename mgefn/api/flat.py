@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mgefn import tree
-from mgefn.core.array import ConcreteArray, as_array, is_arraylike
+from mgefn.core.array import ConcreteArray, as_array, described, is_arraylike
 from mgefn.core.array_methods import Array
 from mgefn.errors import ArgumentError
 
@@ -64,10 +64,9 @@ def _leaf_tree() -> Any:
 def split_aux(out: Any, name: str) -> tuple[Any, Any]:
     """(output, auxiliary data) from what a function with has_aux=True returned."""
     if not isinstance(out, tuple) or len(out) != 2:
-        got = f"a tuple of {len(out)}" if isinstance(out, tuple) else type(out).__name__
         raise ArgumentError(
             f"{name}: with has_aux=True the function must return (output, auxiliary data), got "
-            f"{got}. Return a pair."
+            f"{described(out)}. Return a pair."
         )
     return out
 
@@ -90,6 +89,12 @@ def leaves_as_arrays(leaves: Sequence[Any], name: str) -> list[Any]:
     ]
 
 
+def checked_function(name: str, fun: Any) -> None:
+    """Refuse what can't be called, when it is passed and not when it is used."""
+    if not callable(fun):
+        raise ArgumentError(f"{name}: needs a function, got {described(fun)}. Pass the function.")
+
+
 def checked_argnums(name: str, argnums: Any) -> ArgNums:
     """argnums as an int or a tuple of ints."""
     try:
@@ -98,7 +103,8 @@ def checked_argnums(name: str, argnums: Any) -> ArgNums:
         return operator.index(argnums)
     except TypeError:
         raise ArgumentError(
-            f"{name}: argnums must be an int or a tuple of ints, got {argnums!r}."
+            f"{name}: argnums must be an int or a tuple of ints, got {argnums!r}. Count the "
+            "positional arguments from 0."
         ) from None
 
 

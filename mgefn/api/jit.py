@@ -18,7 +18,7 @@ import numpy as np
 
 from mgefn import dtypes, tree
 from mgefn.api.derivatives import abstract
-from mgefn.api.flat import FlatFunction, leaves_as_arrays
+from mgefn.api.flat import FlatFunction, checked_function, leaves_as_arrays
 from mgefn.config import config
 from mgefn.core.array import ConcreteArray, DonatedBuffer, as_array, is_arraylike
 from mgefn.core.array_methods import Array
@@ -26,7 +26,7 @@ from mgefn.core.avals import ShapedArray
 from mgefn.core.backends import executable_of
 from mgefn.core.interpreter import state
 from mgefn.core.jaxpr import ClosedJaxpr
-from mgefn.core.source import current_source, fun_name, place
+from mgefn.core.source import Source, current_source, fun_name, place
 from mgefn.core.tracer import Tracer
 from mgefn.errors import ArgumentError, StaticArgumentError, TreeError, leave_api
 from mgefn.interpreters.jit import jit_p
@@ -112,8 +112,7 @@ class JitFunction:
         keep_unused: bool,
         inline: bool,
     ):
-        if not callable(fun):
-            raise ArgumentError(f"jit: needs a function, got {type(fun).__name__}.")
+        checked_function("jit", fun)
         functools.update_wrapper(self, fun)
         self._fun = fun
         self._name = fun_name(fun)
@@ -127,7 +126,10 @@ class JitFunction:
             self._about, names, donate_argnums, donate_argnames, "donate"
         )
         if self._static_nums & self._donate_nums or self._static_names & self._donate_names:
-            raise ArgumentError(f"{self._about}: an argument can't be both static and donated.")
+            raise ArgumentError(
+                f"{self._about}: an argument can't be both static and donated, because a static "
+                "one has no memory to give. Drop one of the two."
+            )
         self._inline = inline
         self._plain = not (
             self._static_nums or self._static_names or self._donate_nums or self._donate_names
@@ -245,7 +247,7 @@ class JitFunction:
             else:
                 dyn_kwargs[k] = v
         items = sorted(static.items(), key=lambda kv: str(kv[0]))
-        key = tuple((k, _static_key(v)) for k, v in items)
+        key = tuple((k, _static_key(v, self._about, k)) for k, v in items)
         try:
             hash(key)
         except TypeError:
@@ -359,12 +361,11 @@ class JitFunction:
                     )
                 if flag:
                     seen.add(id(x))
-        at = place(current_source(2))
+        source = current_source(2)
         for i, (x, flag) in enumerate(zip(leaves, entry.donated, strict=True)):
             if flag and x.__class__ is ConcreteArray:
                 x._data = DonatedBuffer(  # type: ignore[assignment]  # raises wherever it is used
-                    f"{self._about}: argument {i} was donated at {at} and its memory reused. Keep "
-                    "the returned state, or drop donate_argnums."
+                    functools.partial(_donated_message, self._about, i, source)
                 )
 
     # -- looking --------------------------------------------------------------------------------
@@ -496,14 +497,14 @@ def _buffer(x: Any, about: str) -> tuple[np.ndarray, bool]:
     return made._data, True
 
 
-def _static_key(v: Any) -> Any:
+def _static_key(v: Any, about: str, name: Any) -> Any:
     """Equal values of different types, such as 1, 1.0 and True, must not share a program."""
     if isinstance(v, tuple):
-        return (type(v), tuple(_static_key(x) for x in v))
+        return (type(v), tuple(_static_key(x, about, name) for x in v))
     if isinstance(v, Array):
         raise StaticArgumentError(
-            f"jit: a static argument must be hashable, got an array {v.aval}. Pass it as a traced "
-            "argument."
+            f"{about}: static argument {name!r} must be hashable, got the array {v.aval}. Make it "
+            "an argument that is traced, or close over it."
         )
     return (type(v), v)
 
@@ -561,7 +562,8 @@ def _both_ways(
     for i in positions:
         if names and not -len(names) <= i < len(names) and not _takes_more(i):
             raise ArgumentError(
-                f"{about}: {what}_argnums names argument {i} of a function with {len(names)}."
+                f"{about}: {what}_argnums names argument {i} of a function with {len(names)}. "
+                "Count the positional arguments from 0."
             )
     normal = {i + len(names) if i < 0 and names else i for i in positions}
     return frozenset(normal), frozenset(found)
@@ -569,6 +571,13 @@ def _both_ways(
 
 def _takes_more(i: int) -> bool:
     return i >= 0  # *args may hold it
+
+
+def _donated_message(about: str, i: int, source: Source | None) -> str:
+    return (
+        f"{about}: argument {i} was donated at {place(source)} and its memory reused. Keep the "
+        "returned state, or drop donate_argnums."
+    )
 
 
 class Lowered:
@@ -615,9 +624,12 @@ class Compiled:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         leaves, in_tree = tree.flatten((args, kwargs))
         if in_tree != self.in_tree:
+            difference = tree.structure_difference(
+                self.in_tree, in_tree, ("the program", "the call")
+            )
             raise TreeError(
-                f"{self._about}: the compiled program takes arguments of structure {self.in_tree}, "
-                f"got {in_tree}. {tree.structure_difference(self.in_tree, in_tree)}"
+                f"{self._about}: the compiled program takes arguments of one structure, but "
+                f"{difference}. Call the jitted function for other structures."
             )
         values = leaves_as_arrays(leaves, self._about)
         for i, (v, a) in enumerate(zip(values, self._entry.jaxpr.in_avals, strict=True)):

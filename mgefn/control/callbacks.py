@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from mgefn import dtypes, tree
-from mgefn.core.array import ConcreteArray, as_array, is_arraylike
+from mgefn.core.array import ConcreteArray, as_array, described, is_arraylike
 from mgefn.core.array_methods import Array
 from mgefn.core.avals import ShapedArray
 from mgefn.core.interpreter import _quiet_context, interpreter_set_to, state
@@ -77,9 +77,12 @@ class _UserCallback:
             return []
         leaves, out_tree = tree.flatten(out)
         if out_tree != self.result_tree:
+            difference = tree.structure_difference(
+                self.result_tree, out_tree, ("result_shape_dtypes", "the returned value")
+            )
             raise TreeError(
                 f"{self.name}: {fun_place(self.callback)} must return the structure of "
-                f"result_shape_dtypes {self.result_tree}, got {out_tree}. Change one of them."
+                f"result_shape_dtypes, but {difference}. Change one of them."
             )
         return [self._checked(x, a, lead) for x, a in zip(leaves, self.results, strict=True)]
 
@@ -282,7 +285,7 @@ def _flat_call(
     name: str, callback: Callable[..., Any], args: tuple, kwargs: dict[str, Any]
 ) -> tuple[list[Any], Any]:
     if not callable(callback):
-        raise ArgumentError(f"{name}: needs a function, got {type(callback).__name__}.")
+        raise ArgumentError(f"{name}: needs a function, got {described(callback)}. Pass it first.")
     leaves, in_tree = tree.flatten((args, kwargs))
     return [as_array(x, name) for x in leaves], in_tree
 
@@ -402,7 +405,7 @@ def debug_callback(
 ) -> None:
     """Bind debug_callback_p; arguments that are no arrays are passed on as they are."""
     if not callable(callback):
-        raise ArgumentError(f"{name}: needs a function, got {type(callback).__name__}.")
+        raise ArgumentError(f"{name}: needs a function, got {described(callback)}. Pass it first.")
     leaves, in_tree = tree.flatten((args, kwargs))
     # Python's numbers stay what they are: nothing traced is in them.
     is_array = [isinstance(x, (Array, np.ndarray, np.generic)) for x in leaves]

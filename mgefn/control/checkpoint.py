@@ -19,7 +19,7 @@ from typing import Any
 
 from mgefn import tree
 from mgefn.control.custom_rules import closes_over_tracers
-from mgefn.core.array import as_array, is_arraylike
+from mgefn.core.array import as_array, described, is_arraylike
 from mgefn.core.avals import ShapedArray, Zero, is_undefined
 from mgefn.core.backends import executable_of
 from mgefn.core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Var
@@ -414,7 +414,9 @@ def checkpoint(
             checkpoint, prevent_cse=prevent_cse, policy=policy, static_argnums=static_argnums
         )
     if not callable(fun):
-        raise ArgumentError(f"checkpoint: needs a function, got {type(fun).__name__}.")
+        raise ArgumentError(
+            f"checkpoint: needs a function, got {described(fun)}. Pass the function, not its value."
+        )
     if policy is not None and not callable(policy):
         raise ArgumentError(
             f"checkpoint: the policy must be a function, got {type(policy).__name__}. Choose one "

@@ -296,9 +296,12 @@ class _Call:
         arrays = [as_array(x, about) for x in flat]
         if rule is not None and self.out_tree is not None and self.out_avals is not None:
             if out_tree != self.out_tree:
+                difference = tree.structure_difference(
+                    self.out_tree, out_tree, ("the function's output", "the rule's")
+                )
                 raise CustomRuleError(
                     f"{about}: the rule {fun_place(rule)} must return an output of the function's "
-                    f"structure {self.out_tree}, got {out_tree}. Return the same structure."
+                    f"structure, but {difference}. Return the same structure."
                 )
             _check_outs(about, rule, self.out_avals, arrays)
         elif rule is None:
@@ -342,7 +345,9 @@ class _Custom:
         nondiff_argnames: Sequence[str] | str = (),
     ):
         if not callable(fun):
-            raise ArgumentError(f"{self.kind}: needs a function, got {type(fun).__name__}.")
+            raise ArgumentError(
+                f"{self.kind}: needs a function, got {_described(fun)}. Pass the function."
+            )
         functools.update_wrapper(self, fun)  # type: ignore[arg-type]  # subclasses are called
         self.fun = fun
         nums = (nondiff_argnums,) if isinstance(nondiff_argnums, int) else tuple(nondiff_argnums)
@@ -553,10 +558,12 @@ class _JVPRule:
         outs = call.outputs(out, about, self.jvp)
         dots, dot_tree = tree.flatten(out_dot)
         if dot_tree != call.out_tree:
+            difference = tree.structure_difference(
+                call.out_tree, dot_tree, ("the output", "the tangent")
+            )
             raise CustomRuleError(
                 f"{about}: the rule {fun_place(self.jvp)} must return tangents of the structure of "
-                f"its outputs {call.out_tree}, got {dot_tree}. "
-                f"{tree.structure_difference(call.out_tree, dot_tree)}."
+                f"its outputs, but {difference}. Return one tangent for each output."
             )
         return outs, [self._checked(o, t) for o, t in zip(outs, dots, strict=True)]
 
@@ -1174,11 +1181,13 @@ class _BwdRule:
         try:
             tree.map(place, found, shown, is_leaf=tree.is_none)
         except (TypeError, ValueError):
-            difference = tree.structure_difference(in_tree, got)
+            difference = tree.structure_difference(
+                in_tree, got, ("the argument tuple", "the returned value")
+            )
             raise CustomRuleError(
                 f"{self.call.about}: the backward rule {fun_place(self.bwd)} must return a tuple "
-                f"with one cotangent for each of the {len(shown)} arguments, of their structure "
-                f"{in_tree}, got {got}: {difference}. None stands for zero."
+                f"with one cotangent for each argument, {len(shown)} in all, of its structure, but "
+                f"{difference}. Return (ct,) for one argument; None stands for zero."
             ) from None
         return spread
 
@@ -1507,9 +1516,10 @@ def closure_convert(
         n = len(args_and_values) - len(captured)
         xs, got = tree.flatten(args_and_values[:n])
         if got != in_tree:
+            difference = tree.structure_difference(in_tree, got, ("the examples", "the call"))
             raise ArgumentError(
-                f"{about}: the arguments must have the structure of the examples {in_tree}, got "
-                f"{got}. Pass the values that closure_convert gave after them."
+                f"{about}: the arguments must have the structure of the examples, but "
+                f"{difference}. Pass the values that closure_convert gave after them."
             )
         arrays = [as_array(x, about) for x in (*args_and_values[n:], *xs)]
         return tree.unflatten(out_tree[0], eval_jaxpr(closed.jaxpr, closed.consts, arrays))

@@ -8,6 +8,7 @@ slice that keeps a much larger buffer alive is copied by the operation that make
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,19 +17,19 @@ from mgefn import dtypes
 from mgefn.config import config
 from mgefn.core.array_methods import Array
 from mgefn.core.avals import ShapedArray
-from mgefn.errors import ArgumentError, ConcretizationTypeError, DonatedBufferError, DTypeError
+from mgefn.errors import ArgumentError, DonatedBufferError, DTypeError
 
 
 class DonatedBuffer:
     """Stands where a donated buffer was; every use of it raises."""
 
-    __slots__ = ("told",)
+    __slots__ = ("tell",)
 
-    def __init__(self, told: str):
-        self.told = told
+    def __init__(self, tell: Callable[[], str]):
+        self.tell = tell  # the message is put together only when it is needed
 
     def _raise(self) -> Any:
-        raise DonatedBufferError(self.told)
+        raise DonatedBufferError(self.tell())
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") and name not in ("__array__", "__array_interface__"):
@@ -100,7 +101,7 @@ class ConcreteArray(Array):
     def delete(self) -> None:
         """Let go of the buffer now; using the array afterwards is an error."""
         self._data = DonatedBuffer(  # type: ignore[assignment]  # raises wherever data is used
-            "delete: this array was deleted. Keep what you still need."
+            lambda: "delete: this array was deleted. Keep what you still need."
         )
 
     def block_until_ready(self) -> Array:
@@ -137,7 +138,7 @@ class ConcreteArray(Array):
 
     def _scalar(self, kind: str) -> Any:
         if self._data.ndim:
-            raise ConcretizationTypeError(
+            raise ArgumentError(
                 f"{kind}: needs an array of rank 0, got {self.aval}. Index or reduce it first."
             )
         return self._data[()]
@@ -171,6 +172,11 @@ class ConcreteArray(Array):
         return int(value)
 
     def item(self, *args: int) -> Any:
+        if not args and self._data.size != 1:
+            raise ArgumentError(
+                f"item: needs an array of one element, got {self.aval}. Index it first, or use "
+                "tolist."
+            )
         value = self._data.item(*args)
         return float(value) if isinstance(value, np.generic) else value
 
@@ -272,14 +278,36 @@ def as_array(x: Any, what: str = "asarray") -> Array:
         return ConcreteArray(np.array(x, dtype), weak)
     if hasattr(x, "__array__"):
         return as_array(np.asarray(x), what)
-    raise ArgumentError(
-        f"{what}: needs an array or a number, got {type(x).__name__}. Convert it with "
-        "mgefn.numpy.asarray, or, if it is no number, pass it as a static argument or close over "
-        "it."
-    )
+    raise not_an_array(what, x)
 
 
 _PYTHON_NUMBERS = frozenset((bool, int, float, complex))
+
+
+def not_an_array(what: str, x: Any) -> ArgumentError:
+    """The error for an operand that is no array; `what` names the operation."""
+    if x is None:
+        repair = "Leave the operation out where there is nothing."
+    elif isinstance(x, (str, bytes)):
+        repair = "Text stays outside of arrays: close over it, or make it a static argument."
+    elif isinstance(x, (list, tuple, set, frozenset, range)):
+        repair = "Convert it with mgefn.numpy.array first."
+    elif isinstance(x, dict):
+        repair = "Operate on its leaves, with mgefn.tree.map."
+    else:
+        repair = "Convert it to NumPy or to numbers; if it is neither, close over it."
+    return ArgumentError(f"{what}: needs an array or a number, got {described(x)}. {repair}")
+
+
+def described(x: Any) -> str:
+    """What a value is, for messages: f32[3] for arrays, "a tuple of 2", else its class."""
+    if isinstance(x, Array):
+        return str(x.aval)
+    if isinstance(x, (tuple, list)):
+        return f"a {type(x).__name__} of {len(x)}"
+    if isinstance(x, np.ndarray):
+        return f"a NumPy array {x.dtype.name}{list(x.shape)}"
+    return "None" if x is None else f"{type(x).__name__}"
 
 
 def is_arraylike(x: Any) -> bool:

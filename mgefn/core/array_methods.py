@@ -131,13 +131,17 @@ class Array:
     def __len__(self) -> int:
         shape = self.shape
         if not shape:
-            raise ArgumentError("len: needs an array of rank 1 or more, got rank 0.")
+            raise ArgumentError(
+                f"len: needs an array of rank 1 or more, got {self.aval}. A number has no length."
+            )
         return shape[0]
 
     def __iter__(self) -> Iterator[Array]:
         shape = self.shape
         if not shape:
-            raise ArgumentError("iter: needs an array of rank 1 or more, got rank 0.")
+            raise ArgumentError(
+                f"iter: needs an array of rank 1 or more, got {self.aval}. Wrap it: x[None]."
+            )
         return (METHODS["getitem"](self, i) for i in range(shape[0]))
 
     def __getitem__(self, index: Any) -> Array:

@@ -46,6 +46,8 @@ class Primitive:
         view: its output may share memory with its first operand.
         opaque: must not be merged with an equal equation or computed at compile time.
         weak_result: its outputs are weak where all its operands are.
+        called: what users call it, for messages: the name of its public function, where that is
+            not `name`.
     """
 
     def __init__(
@@ -61,8 +63,10 @@ class Primitive:
         view: bool = False,
         opaque: bool = False,
         weak_result: bool = True,
+        called: str | None = None,
     ):
         self.name = name
+        self.called = called or name
         self.elementwise = elementwise
         self.linear = linear
         self.bilinear = bilinear
@@ -207,8 +211,8 @@ class Primitive:
     def _hole(self, kind: str) -> str:
         why = self.holes.get(kind)
         if why is not None:
-            return f"{self.name}: has no {kind} rule: {why}."
-        return f"{self.name}: has no {kind} rule. Define one with {self.name}_p.def_{kind}."
+            return f"{self.called}: has no {kind} rule: {why}."
+        return f"{self.called}: has no {kind} rule. Define one with {self.name}_p.def_{kind}."
 
     def missing(self, kind: str) -> UnsupportedError:
         """The error for a rule that was asked for and is not there."""

@@ -70,4 +70,6 @@ def fun_place(fun: object) -> str:
             return name
         inner = step
     code = inner.__code__  # type: ignore[attr-defined]  # hasattr above
+    if code.co_filename.startswith(PACKAGE_DIR):
+        return name
     return f"{name} ({os.path.basename(code.co_filename)}:{code.co_firstlineno})"

@@ -56,6 +56,15 @@ class Tracer(Array):
 
     # -- where Python wants a number ------------------------------------------------------------
 
+    def to_know(self) -> str:
+        """What makes a value like this known: a sentence for messages, without its full stop."""
+        how = self.interpreter.about.split("(", 1)[0]
+        if how in ("jit", "make_jaxpr", "eval_shape"):
+            return "Mark the argument it comes from with static_argnums"
+        if how == "vmap":
+            return "Share the argument it comes from with in_axes=None"
+        return "Compute it outside"
+
     def _made_at(self) -> str:
         origin = self.origin()
         return "" if origin is None else f", made at {describe(origin)}"
@@ -65,9 +74,9 @@ class Tracer(Array):
         if inner is not None:
             return bool(inner)
         raise TracerBoolConversionError(
-            f"bool: needs a known value, got the traced {self.aval}{self._made_at()} in "
-            f"{self.interpreter.about}. Use numpy.where, lax.cond or lax.while_loop, or mark the "
-            "argument it comes from with static_argnums."
+            f"bool: if, while, and, or, not and assert need a known value, got the traced "
+            f"{self.aval}{self._made_at()} in {self.interpreter.about}. Use mgefn.numpy.where, "
+            f"lax.cond or lax.while_loop. {self.to_know()} if it decides what the program is."
         )
 
     def _number(self, kind: type) -> Any:
@@ -77,8 +86,8 @@ class Tracer(Array):
         error = TracerIntegerConversionError if kind is int else ConcretizationTypeError
         raise error(
             f"{kind.__name__}: needs a known value, got the traced {self.aval}{self._made_at()} in "
-            f"{self.interpreter.about}. Keep it an array, or mark the argument it comes from with "
-            "static_argnums."
+            f"{self.interpreter.about}. Keep it an array and use mgefn.numpy. {self.to_know()} if "
+            "it must be a Python number."
         )
 
     def __int__(self) -> int:
@@ -95,12 +104,19 @@ class Tracer(Array):
         if inner is not None:
             return inner.__index__()
         raise TracerIntegerConversionError(
-            f"index: needs a known integer, got the traced {self.aval}{self._made_at()} in "
-            f"{self.interpreter.about}. Index an mgefn array with it, use lax.dynamic_slice, or "
-            "mark the argument it comes from with static_argnums."
+            f"index: a list index, a shape and a range need a known integer, got the traced "
+            f"{self.aval}{self._made_at()} in {self.interpreter.about}. Index an mgefn array, use "
+            f"lax.dynamic_slice or lax.fori_loop. {self.to_know()} if it decides what the program "
+            "is."
         )
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        if self.concrete() is not None:
+            raise TracerArrayConversionError(
+                f"numpy.asarray: NumPy would lose the derivative of the traced {self.aval} in "
+                f"{self.interpreter.about}. Call the function of the same name in mgefn.numpy, or "
+                "pass it through lax.stop_gradient first if it needs none."
+            )
         raise TracerArrayConversionError(
             f"numpy.asarray: needs a known value, got the traced {self.aval}{self._made_at()} in "
             f"{self.interpreter.about}. Call the function of the same name in mgefn.numpy; for "

@@ -39,7 +39,7 @@ def evaluate(primitive: Primitive, args: tuple, params: dict[str, Any]) -> tuple
             out = state.quiet(ufunc, *buffers)
         except RuntimeError:
             out = quietly(ufunc, *buffers)
-        except ValueError:
+        except (TypeError, ValueError):
             _explain(primitive, args, params)
             raise
         return (ConcreteArray(out if out.__class__ is _ndarray else np.asarray(out), weak),)

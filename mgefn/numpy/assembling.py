@@ -59,7 +59,7 @@ def _operands(name: str, arrays: Any, dtype: DTypeLike | None = None) -> list[An
     else:
         out = list(arrays)
     if not out:
-        raise ArgumentError(f"{name}: needs at least one array, got none.")
+        raise ArgumentError(f"{name}: needs at least one array, got none. Test for it first.")
     if dtype is not None:
         new = dtypes.canonical(dtype)
         return [convert(asarray(x), new) for x in out]
@@ -127,7 +127,10 @@ def stack(arrays: Any, axis: int = 0, out: None = None, dtype: DTypeLike | None 
     i = normalize_axis("stack", axis, len(shape) + 1)
     for x in xs:
         if x.shape != shape:
-            raise ShapeError(f"stack: arrays must have one shape, got {xs[0].aval} and {x.aval}.")
+            raise ShapeError(
+                f"stack: arrays must have one shape, got {xs[0].aval} and {x.aval}. Pad or slice "
+                "one, or use concatenate."
+            )
     new = (*shape[:i], 1, *shape[i:])
     rows = [reshape(x, new) for x in xs]
     return rows[0] if len(rows) == 1 else concatenate_p.bind1(*rows, dimension=i)
@@ -559,9 +562,11 @@ def _pad_by_index(x: Any, axis: int, before: int, after: int, mode: str, odd: bo
         return _pad_by_index(x, axis, before, after, "edge", odd)
     # A mirrored piece leaves out the edge itself for "reflect" and repeats it for "symmetric".
     skip = 1 if mode == "reflect" else 0
+    period = size - skip
     while before > 0:
         n = x.shape[axis]
-        take = builtins.min(before, n - skip)
+        # Only at whole periods is an edge again a mirror.
+        take = builtins.min(before, (n - skip) // period * period)
         piece = rev(slice_in_dim(x, skip, skip + take, axis=axis), (axis,))
         if odd:
             piece = 2 * slice_in_dim(x, 0, 1, axis=axis) - piece
@@ -569,7 +574,7 @@ def _pad_by_index(x: Any, axis: int, before: int, after: int, mode: str, odd: bo
         before -= take
     while after > 0:
         n = x.shape[axis]
-        take = builtins.min(after, n - skip)
+        take = builtins.min(after, (n - skip) // period * period)
         piece = rev(slice_in_dim(x, n - skip - take, n - skip, axis=axis), (axis,))
         if odd:
             piece = 2 * slice_in_dim(x, n - 1, n, axis=axis) - piece

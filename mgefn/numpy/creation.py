@@ -34,6 +34,7 @@ from mgefn.ops.shaping import (
     canonical_shape,
     concatenate_p,
     full_like_aval,
+    integer_sizes,
     iota,
     moveaxis,
     normalize_axis,
@@ -473,7 +474,7 @@ def linspace(
         Array([0. , 0.5, 1. ], dtype=float32)
     """
     _check_device("linspace", device)
-    n = operator.index(num)
+    (n,) = integer_sizes("linspace", (num,))
     if n < 0:
         raise ArgumentError(f"linspace: num must be 0 or more, got {n}.")
     a, b = promoted("linspace", (start, stop), inexact=True)

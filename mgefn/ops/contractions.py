@@ -512,7 +512,7 @@ def tensordot(
     if any(x.shape[i] != y.shape[j] for i, j in zip(lc, rc, strict=True)):
         raise ShapeError(
             f"tensordot: paired axes must agree in size, got {left} of {x.aval} and {right} of "
-            f"{y.aval}."
+            f"{y.aval}. Correct axes, or transpose one of them."
         )
     return _dot_general(x, y, ((lc, rc), ((), ())), preferred_element_type)
 
@@ -768,7 +768,7 @@ def _einsum_plan(
         ):
             raise ArgumentError(
                 f"einsum: each letter of the output of {subscripts!r} must occur there once and in "
-                "an operand."
+                "an operand. Sums over other letters are taken by leaving them out."
             )
     else:
         every = [i for t in terms for i in t]
@@ -805,7 +805,9 @@ def _label_sizes(
             elif n not in (1, before):
                 name = f"the letter {label!r}" if isinstance(label, str) else "a dimension of '...'"
                 raise ShapeError(
-                    f"einsum: {name} of {subscripts!r} must have one size, got {before} and {n}."
+                    f"einsum: {name} of {subscripts!r} must have one size, got {before} and {n}, "
+                    f"operands of shapes {', '.join(str(tuple(s)) for s in shapes)}. Transpose one "
+                    "of them, or correct the letters."
                 )
     return sizes
 

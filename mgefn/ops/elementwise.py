@@ -22,12 +22,12 @@ import numpy as np
 
 from mgefn import dtypes
 from mgefn.config import config
-from mgefn.core.array import ConcreteArray, as_array, is_arraylike, scalar
+from mgefn.core.array import ConcreteArray, as_array, is_arraylike, not_an_array, scalar
 from mgefn.core.array_methods import METHODS, Array, ArrayLike, DTypeLike, method
 from mgefn.core.avals import ShapedArray, Zero, is_undefined
 from mgefn.core.interpreter import state
 from mgefn.core.primitive import Primitive
-from mgefn.errors import ArgumentError, DTypeError, ShapeError
+from mgefn.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError
 from mgefn.ops.shaping import (
     broadcast_in_dim,
     broadcast_to_shape,
@@ -98,10 +98,7 @@ def _array_argument(name: str, a: Any) -> Any:
     if isinstance(a, (list, tuple)):
         return METHODS["asarray"](a)
     if a is None or not is_arraylike(a):
-        raise ArgumentError(
-            f"{name}: needs arrays or numbers, got {type(a).__name__}. Convert it with "
-            "mgefn.numpy.asarray."
-        )
+        raise not_an_array(name, a)
     return as_array(a, name)
 
 
@@ -121,14 +118,14 @@ def unary(primitive: Primitive, x: Any, inexact: bool = False) -> Any:
         if data.dtype in primitive.ufunc_dtypes:
             try:
                 out = state.quiet(primitive.ufunc, data)
-            except RuntimeError:
-                return primitive.bind1(x)
+            except (RuntimeError, TypeError):
+                return primitive.bind1(x)  # a context entered twice, or a dtype it does not take
             if out.__class__ is not np.ndarray:
                 out = np.asarray(out)
             return ConcreteArray(out, x._weak)
     elif isinstance(x, Array) and x.dtype.kind in "fc":
         return primitive.bind1(x)
-    (x,) = promoted(primitive.name, (x,), inexact)
+    (x,) = promoted(primitive.called, (x,), inexact)
     return primitive.bind1(x)
 
 
@@ -165,8 +162,8 @@ def binary(primitive: Primitive, x: Any, y: Any, inexact: bool = False) -> Any:
         if fast:
             try:
                 out = state.quiet(primitive.ufunc, a, b)
-            except (RuntimeError, ValueError):
-                pass  # a context entered twice, or shapes that do not fit: the slow way tells
+            except (RuntimeError, ValueError, TypeError):
+                pass  # a context entered twice, or operands that do not fit: the slow way tells
             else:
                 if out.__class__ is not np.ndarray:
                     out = np.asarray(out)
@@ -182,15 +179,17 @@ def binary(primitive: Primitive, x: Any, y: Any, inexact: bool = False) -> Any:
                         return primitive.bind1(x, y)
             elif (y.__class__ is float or y.__class__ is int) and not x.weak_type:
                 return primitive.bind1(x, scalar(y, dtype))
-    x, y = promoted(primitive.name, (x, y), inexact)
+    x, y = promoted(primitive.called, (x, y), inexact)
     if x.shape != y.shape and x.shape and y.shape:
-        x, y = broadcasted(primitive.name, (x, y))
+        x, y = broadcasted(primitive.called, (x, y))
     return primitive.bind1(x, y)
 
 
 def nary(primitive: Primitive, *args: Any, inexact: bool = False) -> Any:
     """Bind a primitive to promoted operands of one shape."""
-    return primitive.bind1(*broadcasted(primitive.name, promoted(primitive.name, args, inexact)))
+    return primitive.bind1(
+        *broadcasted(primitive.called, promoted(primitive.called, args, inexact))
+    )
 
 
 # -- making elementwise primitives ----------------------------------------------------------------
@@ -216,6 +215,7 @@ def elementwise(
     *slopes: Callable[..., Any] | int,
     result: str = "same",
     constant: bool = False,
+    called: str | None = None,
 ) -> Primitive:
     """An elementwise primitive whose operands share a dtype.
 
@@ -225,8 +225,16 @@ def elementwise(
         slopes: see Primitive.def_slopes.
         result: "same" dtype, "bool", or "real": the real part's dtype.
         constant: has no derivative.
+        called: the public function's name, where it is another one.
     """
-    primitive = Primitive(name, elementwise=True, constant=constant, weak_result=result != "bool")
+    primitive = Primitive(
+        name,
+        elementwise=True,
+        constant=constant,
+        weak_result=result != "bool",
+        called=called,
+    )
+    name = primitive.called  # from here on for messages
     test = _ACCEPTS[accepts]
 
     def abstract_eval(*avals: ShapedArray, **params: Any) -> tuple[ShapedArray]:
@@ -238,9 +246,11 @@ def elementwise(
                     "astype."
                 )
         if not test(dtype):
-            raise DTypeError(
-                f"{name}: needs a {accepts} dtype, got {avals[0]}. Cast it with astype."
-            )
+            repair = "Cast it with astype"
+            if accepts == NUMBER and dtypes.is_bool(dtype):
+                repair += ", or use logical_not or logical_xor"
+            needed = f"{'an' if accepts[0] in 'aeiou' else 'a'} {accepts}"
+            raise DTypeError(f"{name}: needs {needed} dtype, got {avals[0]}. {repair}.")
         if result == "bool":
             dtype = BOOL
         elif result == "real":
@@ -333,17 +343,12 @@ def _scale_transpose(cts, t, slope):
 # -- arithmetic -----------------------------------------------------------------------------------
 
 add_p = elementwise("add", ANY, 1, 1)
-sub_p = elementwise("sub", NUMBER, 1, -1)
-mul_p = elementwise("mul", ANY, lambda z, x, y: y, lambda z, x, y: x)
-div_p = elementwise(
-    "div",
-    NUMBER,
-    lambda z, x, y: 1 / y,
-    lambda z, x, y: -(z / y),
-)
-neg_p = elementwise("neg", NUMBER, -1)
+sub_p = elementwise("sub", NUMBER, 1, -1, called="subtract")
+mul_p = elementwise("mul", ANY, lambda z, x, y: y, lambda z, x, y: x, called="multiply")
+div_p = elementwise("div", NUMBER, lambda z, x, y: 1 / y, lambda z, x, y: -(z / y), called="divide")
+neg_p = elementwise("neg", NUMBER, -1, called="negative")
 # rem takes the sign of x, as C's fmod does
-rem_p = elementwise("rem", REAL, 1, lambda z, x, y: -_truncated(x / y))
+rem_p = elementwise("rem", REAL, 1, lambda z, x, y: -_truncated(x / y), called="fmod")
 square_p = elementwise("square", ANY, lambda y, x: 2 * x)
 sqrt_p = elementwise("sqrt", INEXACT, lambda y, x: 0.5 / y)
 rsqrt_p = elementwise("rsqrt", INEXACT, lambda y, x: -0.5 * (y / x))
@@ -354,8 +359,9 @@ pow_p = elementwise(
     lambda z, x, y: _pow_slope_base(x, y),
     # Where x = 0 the exponent's slope 0 * log(0) is taken as 0.
     lambda z, x, y: z * log_p.bind1(where(x == 0, 1, x)),
+    called="power",
 )
-integer_pow_p = elementwise("integer_pow", NUMBER)  # params: y, an int
+integer_pow_p = elementwise("integer_pow", NUMBER, called="power")  # params: y, an int
 nextafter_p = elementwise("nextafter", FLOAT, constant=True)
 
 
@@ -417,6 +423,8 @@ def _sub_transpose(cts, x, y):
 @mul_p.def_transpose
 def _mul_transpose(cts, x, y):
     (ct,) = cts
+    if is_undefined(x) and is_undefined(y):
+        raise UnsupportedError("multiply: has no transpose rule: not linear in both operands.")
     if is_undefined(x):
         return sum_to_shape(mul_p.bind1(ct, y), x.aval.shape), None
     return None, sum_to_shape(mul_p.bind1(ct, x), y.aval.shape)
@@ -466,7 +474,7 @@ def integer_pow(x: ArrayLike, y: int) -> Array:
         return square_p.bind1(a)
     if y < 0 and not dtypes.is_inexact(a.dtype):
         raise DTypeError(
-            f"integer_pow: integers have no negative powers, got {a.aval} ** {y}. Cast x to a "
+            f"power: integers have no negative powers, got {a.aval} ** {y}. Cast x to a "
             "float first."
         )
     return integer_pow_p.bind1(a, y=y)
@@ -665,7 +673,7 @@ sign_p = elementwise("sign", NUMBER, constant=True)
 floor_p = elementwise("floor", FLOAT, constant=True)
 ceil_p = elementwise("ceil", FLOAT, constant=True)
 round_p = elementwise("round", FLOAT, constant=True)  # params: rounding_method, 0 or 1
-is_finite_p = elementwise("is_finite", INEXACT, result="bool", constant=True)
+is_finite_p = elementwise("is_finite", INEXACT, result="bool", constant=True, called="isfinite")
 abs_p = elementwise("abs", NUMBER, result="real")
 copysign_p = elementwise("copysign", FLOAT, lambda z, x, y: _copysign_slope(z, x), 0)
 
@@ -930,21 +938,28 @@ def logaddexp2(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 sin_p = elementwise("sin", INEXACT, lambda y, x: cos_p.bind1(x))
 cos_p = elementwise("cos", INEXACT, lambda y, x: -sin_p.bind1(x))
 tan_p = elementwise("tan", INEXACT, lambda y, x: 1 + y * y)
-asin_p = elementwise("asin", INEXACT, lambda y, x: rsqrt_p.bind1((1 - x) * (1 + x)))
-acos_p = elementwise("acos", INEXACT, lambda y, x: -rsqrt_p.bind1((1 - x) * (1 + x)))
-atan_p = elementwise("atan", INEXACT, lambda y, x: 1 / (1 + x * x))
+asin_p = elementwise(
+    "asin", INEXACT, lambda y, x: rsqrt_p.bind1((1 - x) * (1 + x)), called="arcsin"
+)
+acos_p = elementwise(
+    "acos", INEXACT, lambda y, x: -rsqrt_p.bind1((1 - x) * (1 + x)), called="arccos"
+)
+atan_p = elementwise("atan", INEXACT, lambda y, x: 1 / (1 + x * x), called="arctan")
 atan2_p = elementwise(
     "atan2",
     FLOAT,
     lambda z, x, y: y / (x * x + y * y),
     lambda z, x, y: -(x / (x * x + y * y)),
+    called="arctan2",
 )
 sinh_p = elementwise("sinh", INEXACT, lambda y, x: cosh_p.bind1(x))
 cosh_p = elementwise("cosh", INEXACT, lambda y, x: sinh_p.bind1(x))
 tanh_p = elementwise("tanh", INEXACT, lambda y, x: 1 - y * y)
-asinh_p = elementwise("asinh", INEXACT, lambda y, x: rsqrt_p.bind1(x * x + 1))
-acosh_p = elementwise("acosh", INEXACT, lambda y, x: rsqrt_p.bind1(x - 1) * rsqrt_p.bind1(x + 1))
-atanh_p = elementwise("atanh", INEXACT, lambda y, x: 1 / ((1 - x) * (1 + x)))
+asinh_p = elementwise("asinh", INEXACT, lambda y, x: rsqrt_p.bind1(x * x + 1), called="arcsinh")
+acosh_p = elementwise(
+    "acosh", INEXACT, lambda y, x: rsqrt_p.bind1(x - 1) * rsqrt_p.bind1(x + 1), called="arccosh"
+)
+atanh_p = elementwise("atanh", INEXACT, lambda y, x: 1 / ((1 - x) * (1 + x)), called="arctanh")
 
 
 @method("sin")
@@ -1147,18 +1162,20 @@ def angle(z: ArrayLike, deg: bool = False) -> Array:
 
 # -- comparison and logic -------------------------------------------------------------------------
 
-eq_p = elementwise("eq", ANY, result="bool", constant=True)
-ne_p = elementwise("ne", ANY, result="bool", constant=True)
-lt_p = elementwise("lt", ANY, result="bool", constant=True)
-le_p = elementwise("le", ANY, result="bool", constant=True)
-gt_p = elementwise("gt", ANY, result="bool", constant=True)
-ge_p = elementwise("ge", ANY, result="bool", constant=True)
-not_p = elementwise("not", INTEGRAL, constant=True)
-and_p = elementwise("and", INTEGRAL, constant=True)
-or_p = elementwise("or", INTEGRAL, constant=True)
-xor_p = elementwise("xor", INTEGRAL, constant=True)
-shift_left_p = elementwise("shift_left", INTEGER, constant=True)
-shift_right_arithmetic_p = elementwise("shift_right_arithmetic", INTEGER, constant=True)
+eq_p = elementwise("eq", ANY, result="bool", constant=True, called="equal")
+ne_p = elementwise("ne", ANY, result="bool", constant=True, called="not_equal")
+lt_p = elementwise("lt", ANY, result="bool", constant=True, called="less")
+le_p = elementwise("le", ANY, result="bool", constant=True, called="less_equal")
+gt_p = elementwise("gt", ANY, result="bool", constant=True, called="greater")
+ge_p = elementwise("ge", ANY, result="bool", constant=True, called="greater_equal")
+not_p = elementwise("not", INTEGRAL, constant=True, called="invert")
+and_p = elementwise("and", INTEGRAL, constant=True, called="bitwise_and")
+or_p = elementwise("or", INTEGRAL, constant=True, called="bitwise_or")
+xor_p = elementwise("xor", INTEGRAL, constant=True, called="bitwise_xor")
+shift_left_p = elementwise("shift_left", INTEGER, constant=True, called="left_shift")
+shift_right_arithmetic_p = elementwise(
+    "shift_right_arithmetic", INTEGER, constant=True, called="right_shift"
+)
 shift_right_logical_p = elementwise("shift_right_logical", INTEGER, constant=True)
 population_count_p = elementwise("population_count", INTEGER, constant=True)
 clz_p = elementwise("clz", INTEGER, constant=True)
@@ -1296,8 +1313,12 @@ def clz(x: ArrayLike, /) -> Array:
 # -- maximum, minimum, select, clamp --------------------------------------------------------------
 
 # Where the operands are equal each takes half of the derivative, as in JAX.
-max_p = elementwise("max", ANY, lambda z, x, y: _share(x, y, z), lambda z, x, y: _share(y, x, z))
-min_p = elementwise("min", ANY, lambda z, x, y: _share(x, y, z), lambda z, x, y: _share(y, x, z))
+max_p = elementwise(
+    "max", ANY, lambda z, x, y: _share(x, y, z), lambda z, x, y: _share(y, x, z), called="maximum"
+)
+min_p = elementwise(
+    "min", ANY, lambda z, x, y: _share(x, y, z), lambda z, x, y: _share(y, x, z), called="minimum"
+)
 
 
 def _share(x: Any, other: Any, z: Any) -> Any:
@@ -1502,6 +1523,10 @@ def clip(arr: ArrayLike, min: ArrayLike | None = None, max: ArrayLike | None = N
     x = as_array(arr, "clip") if not isinstance(arr, (list, tuple)) else METHODS["asarray"](arr)
     if dtypes.is_complex(x.dtype):
         raise DTypeError(f"clip: needs a real array, got {x.aval}. Clip real and imag instead.")
+    for limit in (min, max):
+        if getattr(limit, "shape", ()) not in ((), x.shape):
+            fits = as_array(limit, "clip")  # here, or the message would be maximum's
+            result_shape("clip", (x.shape, fits.shape), (x.aval, fits.aval))
     if min is not None:
         x = maximum(min, x)
     if max is not None:
@@ -1634,7 +1659,10 @@ def view(x: ArrayLike, dtype: DTypeLike = None) -> Array:
         return reshape(out, (*a.shape[:-1], a.shape[-1] * (old_size // new_size)))
     n = new_size // old_size
     if a.shape[-1] % n:
-        raise ShapeError(f"view: the last dimension of {a.aval} must be a multiple of {n}.")
+        raise ShapeError(
+            f"view: the last dimension must be a multiple of {n}, because so many elements make one "
+            f"{dtypes.short_name(new)}, got {a.aval}. Use astype to convert values."
+        )
     return bitcast_convert_type(reshape(a, (*a.shape[:-1], a.shape[-1] // n, n)), new)
 
 

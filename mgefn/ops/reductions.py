@@ -685,6 +685,8 @@ def ptp(a: ArrayLike, axis: Axis = None, out: None = None, keepdims: bool = Fals
     """Maximum minus minimum over `axis`, as numpy.ptp gives it."""
     no_out("ptp", out)
     x = operand_of("ptp", a)
+    if dtypes.is_bool(x.dtype):
+        raise DTypeError(f"ptp: needs numbers, got {x.aval}. Cast it with astype.")
     return sub_p.bind1(max(x, axis, None, keepdims), min(x, axis, None, keepdims))
 
 
@@ -1270,6 +1272,7 @@ def logsumexp(
     Example:
         >>> mgefn.nn.logsumexp(mnp.array([1000.0, 1000.0]))
         Array(1000.6932, dtype=float32)
+
     Source: Blanchard, Higham, Higham (2021), IMA J. Numer. Anal. 41(4), 2311-2330,
     doi:10.1093/imanum/draa038.
     """

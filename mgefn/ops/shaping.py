@@ -14,11 +14,18 @@ from typing import Any
 import numpy as np
 
 from mgefn import dtypes
-from mgefn.core.array import as_array, scalar
+from mgefn.core.array import as_array, described, scalar
 from mgefn.core.array_methods import METHODS, Array, ArrayLike, Axis, DTypeLike, method
 from mgefn.core.avals import ShapedArray, UndefinedPrimal, is_undefined
 from mgefn.core.primitive import Primitive
-from mgefn.errors import ArgumentError, AxisError, DTypeError, ShapeError
+from mgefn.errors import (
+    ArgumentError,
+    AxisError,
+    DTypeError,
+    MgefnError,
+    ShapeError,
+    TracerIntegerConversionError,
+)
 
 # -- axes and shapes ------------------------------------------------------------------------------
 
@@ -27,12 +34,18 @@ def normalize_axis(name: str, axis: Any, ndim: int) -> int:
     """An axis in [0, ndim), from one in [-ndim, ndim)."""
     try:
         i = operator.index(axis)
+    except TracerIntegerConversionError:
+        raise TracerIntegerConversionError(
+            f"{name}: axis must be a known integer, got the traced {axis.aval} in "
+            f"{axis.interpreter.about}. {axis.to_know()}."
+        ) from None
     except TypeError:
         raise ArgumentError(
-            f"{name}: axis must be an integer, got {type(axis).__name__}. Pass an int."
+            f"{name}: axis must be an integer, got {described(axis)}. Pass an int."
         ) from None
     if not -ndim <= i < ndim:
-        raise AxisError(f"{name}: axis {i} is out of range for an array of rank {ndim}.")
+        accepted = f"Use one in [{-ndim}, {ndim})." if ndim else "A number has no axes."
+        raise AxisError(f"{name}: axis {i} is out of range for an array of rank {ndim}. {accepted}")
     return i + ndim if i < 0 else i
 
 
@@ -43,7 +56,7 @@ def normalize_axes(name: str, axis: Axis | Sequence[int], ndim: int) -> tuple[in
     if isinstance(axis, (tuple, list)):
         axes = tuple(normalize_axis(name, a, ndim) for a in axis)
         if len(set(axes)) != len(axes):
-            raise AxisError(f"{name}: an axis is named twice in {tuple(axis)}.")
+            raise AxisError(f"{name}: an axis is named twice in {tuple(axis)}. Name it once.")
         return tuple(sorted(axes))
     return (normalize_axis(name, axis, ndim),)
 
@@ -59,17 +72,28 @@ def canonical_shape(name: str, shape: Any) -> tuple[int, ...]:
             )
         else:
             shape = tuple(shape)
+    new = integer_sizes(name, shape)
+    if new and min(new) < 0:
+        raise ShapeError(f"{name}: sizes must be 0 or more, got {new}. Only reshape takes -1.")
+    return new
+
+
+def integer_sizes(name: str, sizes: Sequence[Any]) -> tuple[int, ...]:
+    """Sizes as ints; what is no integer, or not yet known, is an error that says so."""
     try:
-        new = tuple([operator.index(d) for d in shape])
+        return tuple([operator.index(d) for d in sizes])
+    except TracerIntegerConversionError:
+        unknown = next(d for d in sizes if hasattr(d, "to_know"))
+        raise TracerIntegerConversionError(
+            f"{name}: sizes must be known integers, because they are part of the program, got "
+            f"the traced {unknown.aval} in {unknown.interpreter.about}. {unknown.to_know()}."
+        ) from None
     except TypeError as e:
-        if isinstance(e, ArgumentError) or "mgefn" in type(e).__module__:
+        if isinstance(e, MgefnError):
             raise
         raise DTypeError(
-            f"{name}: a shape is an int or a sequence of ints, got {shape!r}. Use integers."
+            f"{name}: a shape is an int or a sequence of ints, got {sizes!r}. Use integers."
         ) from None
-    if new and min(new) < 0:
-        raise ShapeError(f"{name}: sizes must be 0 or more, got {new}.")
-    return new
 
 
 def result_shape(name: str, shapes: Sequence[tuple[int, ...]], avals: Sequence[Any]) -> tuple:
@@ -179,8 +203,13 @@ def broadcast_to(array: ArrayLike, shape: Any) -> Array:
     """
     x = as_array(array, "broadcast_to")
     new = canonical_shape("broadcast_to", shape)
-    if result_shape("broadcast_to", (x.shape, new), (x.aval, list(new))) != new:
-        raise ShapeError(f"broadcast_to: {x.aval} does not broadcast to {new}.")
+    n = len(new) - x.ndim
+    if n < 0 or any(a not in (1, b) for a, b in zip(x.shape, new[n:], strict=True)):
+        raise ShapeError(
+            f"broadcast_to: each dimension of the array must be 1 or the size it gets, counted "
+            f"from the last, got {x.aval} for {new}. Reshape it, or index it with None to add a "
+            "dimension."
+        )
     return broadcast_to_shape(x, new)
 
 
@@ -214,7 +243,7 @@ def reshape(a: ArrayLike, shape: Any, order: str = "C", *, copy: bool | None = N
         ShapeError: the sizes do not multiply to a's.
     """
     x = as_array(a, "reshape")
-    if shape.__class__ is tuple and -1 not in shape and all(s.__class__ is int for s in shape):
+    if shape.__class__ is tuple and all(s.__class__ is int for s in shape) and -1 not in shape:
         new = shape
     else:
         new = _solve_shape(x, shape)
@@ -229,13 +258,16 @@ def reshape(a: ArrayLike, shape: Any, order: str = "C", *, copy: bool | None = N
 
 def _solve_shape(x: Array, shape: Any) -> tuple[int, ...]:
     sizes = tuple(shape) if hasattr(shape, "__len__") else (shape,)
-    sizes = tuple(operator.index(s) for s in sizes)
+    sizes = integer_sizes("reshape", sizes)
     if sizes.count(-1) > 1:
-        raise ShapeError(f"reshape: only one size may be -1, got {sizes}.")
+        raise ShapeError(f"reshape: only one size may be -1, got {sizes}. Write the others out.")
     if -1 in sizes:
         rest = math.prod(s for s in sizes if s != -1)
         if rest == 0 or x.size % rest:
-            raise ShapeError(f"reshape: {x.aval} of {x.size} elements does not fit {sizes}.")
+            raise ShapeError(
+                f"reshape: {x.aval} of {x.size} elements does not fit {sizes}. Sizes must multiply "
+                f"to {x.size}."
+            )
         sizes = tuple(x.size // rest if s == -1 else s for s in sizes)
     return canonical_shape("reshape", sizes)
 
@@ -324,7 +356,8 @@ def transpose(a: ArrayLike, axes: Sequence[int] | None = None) -> Array:
         permutation = tuple(normalize_axis("transpose", i, n) for i in axes)
         if sorted(permutation) != list(range(n)):
             raise AxisError(
-                f"transpose: axes must name each of the {n} dimensions once, got {tuple(axes)}."
+                f"transpose: axes must name each of the {n} dimensions of {x.aval} once, got "
+                f"{tuple(axes)}. List the axes of a in their new order."
             )
     if permutation == tuple(range(n)):
         return x
@@ -462,7 +495,7 @@ def _concatenate_abstract_eval(*avals: ShapedArray, dimension):
         if rest != first.shape[:dimension] + first.shape[dimension + 1 :]:
             raise ShapeError(
                 f"concatenate: arrays must agree in all dimensions but {dimension}, got "
-                f"{' and '.join(map(str, avals[:8]))}."
+                f"{' and '.join(map(str, avals[:8]))}. Pad, slice or reshape one of them."
             )
         if a.dtype != first.dtype:
             raise DTypeError(

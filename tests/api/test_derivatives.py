@@ -59,7 +59,7 @@ def test_unused_argument_has_gradient_zero():
 
 def test_integers_only_when_allowed():
     with pytest.raises(
-        mgefn.errors.DTypeError, match=r"needs real floating arguments, got i32\[\]"
+        mgefn.errors.DTypeError, match=r"needs floating arguments, got i32\[\]"
     ):
         mgefn.grad(lambda n: n * 2.0)(3)
     g = mgefn.grad(lambda n: n * 2.0, allow_int=True)(mnp.asarray(3))
@@ -71,6 +71,18 @@ def test_holomorphic():
     close(g, 3 * (1 + 2j) ** 2)
     with pytest.raises(mgefn.errors.DTypeError, match="holomorphic=True"):
         mgefn.grad(lambda z: z**3)(1 + 2j)
+    with pytest.raises(mgefn.errors.DTypeError, match="arguments must be complex"):
+        mgefn.grad(lambda z: z**3, holomorphic=True)(1.0)
+
+
+def test_real_function_of_a_complex_argument():
+    # As in JAX the gradient of |z|**2 is 2 x - 2 y i: the conjugate of the direction of ascent.
+    f = lambda z: abs(z) ** 2
+    close(mgefn.grad(f)(1 + 2j), 2 - 4j)
+    close(mgefn.jit(mgefn.grad(f))(1 + 2j), 2 - 4j)
+    close(mgefn.jacrev(f)(1 + 2j), 2 - 4j)
+    with pytest.raises(mgefn.errors.DTypeError, match="real floating arguments"):
+        mgefn.jacfwd(f)(1 + 2j)
 
 
 def test_non_scalar_output_names_function_and_line():

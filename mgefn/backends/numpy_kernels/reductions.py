@@ -7,6 +7,7 @@ formed in blocks.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -21,48 +22,46 @@ BLOCK = 128  # elements added one by one before they count as one
 def _accumulate(ufunc: Any, x: np.ndarray, axes: tuple[int, ...], out: Any) -> np.ndarray:
     """A sum or product over axes, in the accumulator's dtype on the way."""
     wide = dtypes.accumulator(x.dtype)
-    if wide != x.dtype:
-        total = np.asarray(_blocked(ufunc, x, axes, wide, None))
-        return total.astype(x.dtype) if out is None else deliver(total, out)
-    return _blocked(ufunc, x, axes, wide, out)
+    reduce = _blocked_sum if ufunc is np.add and wide.kind in "fc" else ufunc.reduce
+    if wide == x.dtype:
+        return reduce(x, axes, wide, out)
+    total = np.asarray(reduce(x, axes, wide, None))
+    return total.astype(x.dtype) if out is None else deliver(total, out)
 
 
-def _blocked(ufunc: Any, x: np.ndarray, axes: tuple[int, ...], dtype: np.dtype, out: Any) -> Any:
-    axis = _sequential_axis(x, axes) if ufunc is np.add and dtype.kind in "fc" else None
-    if axis is None:
-        return ufunc.reduce(x, axis=axes, dtype=dtype, out=out)
-    n = x.shape[axis]
-    whole, rest = divmod(n, BLOCK)
-    before = sum(a < axis for a in axes)  # where the axis of blocks stands in the partial sums
-    kept = [d for i, d in enumerate(x.shape) if i not in axes]
-    place = axis - before
-    partial = np.empty((*kept[:place], whole + (rest > 0), *kept[place:]), dtype)
-    lead = (slice(None),) * axis
-    head = x[(*lead, slice(0, whole * BLOCK))].reshape(
-        (*x.shape[:axis], whole, BLOCK, *x.shape[axis + 1 :])
-    )
-    inner = tuple(a if a < axis else a + 1 for a in axes)  # `axis` itself becomes BLOCK's
-    at = (slice(None),) * place
-    ufunc.reduce(head, axis=inner, dtype=dtype, out=partial[(*at, slice(0, whole))])
-    if rest:
-        tail = x[(*lead, slice(whole * BLOCK, n))]
-        ufunc.reduce(tail, axis=axes, dtype=dtype, out=partial[(*at, whole, ...)])
-    return _blocked(ufunc, partial, (place,), dtype, out)
-
-
-def _sequential_axis(x: np.ndarray, axes: tuple[int, ...]) -> int | None:
-    """The long reduced axis along which NumPy would add one by one, if there is one."""
+def _blocked_sum(x: np.ndarray, axes: tuple[int, ...], dtype: np.dtype, out: Any) -> Any:
+    """numpy.add.reduce, with never more than about 2 BLOCK elements added one by one."""
     if x.size < 2 * BLOCK or not axes:
-        return None
-    axis = max(axes, key=lambda a: x.shape[a])
-    if x.shape[axis] < 2 * BLOCK:
-        return None
+        return np.add.reduce(x, axes, dtype, out)
     if len(axes) == x.ndim and (x.flags.c_contiguous or x.flags.f_contiguous):
-        return None
+        return np.add.reduce(x, axes, dtype, out)
     innermost = min(
         (i for i in range(x.ndim) if x.shape[i] > 1), key=lambda i: (abs(x.strides[i]), -i)
     )
-    return None if innermost == axis else axis
+    outer = [a for a in axes if a != innermost]
+    if math.prod([x.shape[a] for a in outer]) < 2 * BLOCK:
+        return np.add.reduce(x, axes, dtype, out)
+    if innermost in axes and x.shape[innermost] >= BLOCK:
+        rows = np.add.reduce(x, innermost, dtype)
+        return _blocked_sum(rows, tuple(a - (a > innermost) for a in outer), dtype, out)
+    axis = max(outer, key=lambda a: x.shape[a])
+    n = x.shape[axis]
+    others = math.prod([x.shape[a] for a in axes if a != axis])
+    block = max(1, BLOCK // others)
+    whole, rest = divmod(n, block)
+    place = axis - sum(a < axis for a in axes)  # where the axis of blocks stands in their sums
+    kept = [d for i, d in enumerate(x.shape) if i not in axes]
+    sums = np.empty((*kept[:place], whole + (rest > 0), *kept[place:]), dtype)
+    lead, at = (slice(None),) * axis, (slice(None),) * place
+    head = x[(*lead, slice(0, whole * block))].reshape(
+        (*x.shape[:axis], whole, block, *x.shape[axis + 1 :])
+    )
+    inner = tuple(a if a < axis else a + 1 for a in axes)  # `axis` itself becomes the block's
+    _blocked_sum(head, inner, dtype, sums[(*at, slice(0, whole))])
+    if rest:
+        tail = x[(*lead, slice(whole * block, n))]
+        _blocked_sum(tail, axes, dtype, sums[(*at, whole, ...)])
+    return _blocked_sum(sums, (place,), dtype, out)
 
 
 def _accumulator_bytes(in_avals: Any, out_avals: Any, *, axes: tuple[int, ...]) -> int:
@@ -70,11 +69,12 @@ def _accumulator_bytes(in_avals: Any, out_avals: Any, *, axes: tuple[int, ...]) 
     wide = dtypes.accumulator(x.dtype).itemsize
     scratch = 0
     if wide != x.dtype.itemsize:
-        scratch += out.size * (wide + x.dtype.itemsize) + BUFFER_ELEMENTS * (wide + 2)
-    longest = max((x.shape[a] for a in axes), default=0)
-    if longest >= 2 * BLOCK and x.dtype.kind not in "iub":
-        # The blocks' sums, and the blocks of these.
-        scratch += out.size * wide * (longest // BLOCK + longest // BLOCK**2 + 2)
+        scratch += out.size * (wide + x.dtype.itemsize) + BUFFER_ELEMENTS * (wide + 2) + 4096
+    count = math.prod([x.shape[a] for a in axes])
+    if count >= 2 * BLOCK and x.dtype.kind not in "iub":
+        # The blocks' sums, of one axis or, where blocks of several are short, of two in turn.
+        blocks = count // BLOCK if len(axes) == 1 else 4 * count // BLOCK
+        scratch += out.size * wide * (blocks + blocks // BLOCK + 4) + 4096
     return scratch
 
 

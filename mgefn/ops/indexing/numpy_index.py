@@ -84,7 +84,7 @@ def getitem(x: Array, index: Any) -> Array:
             data: np.ndarray = x._data  # type: ignore[attr-defined]  # the class is checked above
             try:
                 part = data[known]
-            except (IndexError, TypeError) as e:
+            except (IndexError, TypeError, ValueError) as e:
                 raise _as_ours(e, x.aval, index) from None
             if part.__class__ is not np.ndarray:
                 part = np.asarray(part)
@@ -160,6 +160,8 @@ def _as_ours(e: Exception, aval: ShapedArray, index: Any) -> Exception:
         return e
     if isinstance(e, TypeError):
         return DTypeError(f"getitem: {e}, got {index!r:.80} for {aval}. Use integers.")
+    if isinstance(e, ValueError):
+        return ArgumentError(f"getitem: {e}, got {index!r:.80}. Use a step other than 0.")
     return IndexOutOfBoundsError(f"getitem: {e}, for {aval}. Index within [-size, size).")
 
 
