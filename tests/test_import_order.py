@@ -77,8 +77,6 @@ LAYERS: dict[int, tuple[str, ...]] = {
         "control",
     ),
     5: (
-        # What a kernel is, without one kernel: the memory plan asks it for scratch bytes.
-        "backends.numpy_kernels.base",
         "compiler.passes.inline",
         "compiler.passes.dce",
         "compiler.passes.fold",

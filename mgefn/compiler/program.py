@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mgefn.backends.numpy_kernels.base import Ufunc, scratch_of
 from mgefn.compiler import arena
 from mgefn.compiler.passes import optimized
 from mgefn.compiler.pool import LARGE, pool
@@ -152,8 +151,8 @@ class _FixedStep(NamedTuple):
     params: dict[str, Any]
 
     def statement(self, fixed: dict[str, Any], kernel_name: Callable[[Any], str]) -> str:
-        if isinstance(self.kernel, Ufunc):
-            k = kernel_name(self.kernel.ufunc)
+        if hasattr(self.kernel, "whole_ufunc"):
+            k = kernel_name(self.kernel.whole_ufunc)
             return f"{k}({', '.join(self.ins)}, out={self.outs[0]})"
         fixed[f"p{self.number}"] = self.params
         joined = "".join(f"{i}, " for i in self.ins)
@@ -163,9 +162,9 @@ class _FixedStep(NamedTuple):
     def bound(self, values: dict[str, Any]) -> tuple[Callable[..., Any], tuple]:
         ins = tuple(values[i] for i in self.ins)
         outs = tuple(values[o] for o in self.outs)
-        if isinstance(self.kernel, Ufunc):
+        if hasattr(self.kernel, "whole_ufunc"):
             # By keyword: NumPy deprecates a third positional argument of maximum and minimum.
-            return functools.partial(self.kernel.ufunc, out=outs[0]), ins
+            return functools.partial(self.kernel.whole_ufunc, out=outs[0]), ins
         return functools.partial(self.kernel, outs=outs, **self.params), ins
 
 
@@ -513,9 +512,9 @@ class Executable:
         kernel = eqn.primitive.kernels["numpy"]
         outs = eqn.out_binders
         statements = []
-        if isinstance(kernel, Ufunc):
+        if hasattr(kernel, "whole_ufunc"):
             (v,) = outs
-            name, k = names[v], kernel_name(kernel.ufunc)
+            name, k = names[v], kernel_name(kernel.whole_ufunc)
             if self._kind[v] == "block":
                 return [f"{k}({', '.join(ins)}, out={name})"]
             root = self._roots[v]
@@ -659,7 +658,8 @@ def step_scratch(eqn: Eqn) -> int:
     in_avals = [a.aval for a in eqn.inputs]
     out_avals = [v.aval for v in eqn.out_binders]
     if kernel is not None:
-        return scratch_of(kernel, in_avals, out_avals, eqn.params)
+        bound = getattr(kernel, "temp_bytes", None)
+        return 0 if bound is None else bound(in_avals, out_avals, **eqn.params)
     inner = eqn.primitive.inlined(eqn.params) if eqn.primitive.inlined is not None else None
     if inner is None:
         return 0

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mgefn import dtypes, tree
-from mgefn.core.array import as_array
+from mgefn.core.array import as_array, scalar
 from mgefn.core.avals import ShapedArray
 from mgefn.core.jaxpr import ClosedJaxpr, Var
 from mgefn.core.primitive import Primitive
@@ -95,7 +95,12 @@ def reduce(
             "Pass one number for each operand."
         )
     arrays = [promoted("reduce", (x,))[0] for x in leaves]
-    starts = [astype(as_array(i, "reduce"), x.dtype) for i, x in zip(inits, arrays, strict=True)]
+    starts = [
+        scalar(i, x.dtype)
+        if i.__class__ in (bool, int, float, complex)
+        else astype(as_array(i, "reduce"), x.dtype)
+        for i, x in zip(inits, arrays, strict=True)
+    ]
     if len({x.shape for x in arrays}) != 1 or any(s.shape for s in starts):
         raise ShapeError(
             f"reduce: needs operands of one shape and scalar init_values, got "

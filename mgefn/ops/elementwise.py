@@ -1660,8 +1660,8 @@ def view(x: ArrayLike, dtype: DTypeLike = None) -> Array:
     n = new_size // old_size
     if a.shape[-1] % n:
         raise ShapeError(
-            f"view: the last dimension must be a multiple of {n}, because so many elements make one "
-            f"{dtypes.short_name(new)}, got {a.aval}. Use astype to convert values."
+            f"view: the last dimension must be a multiple of {n}, because so many elements make "
+            f"one {dtypes.short_name(new)}, got {a.aval}. Use astype to convert values."
         )
     return bitcast_convert_type(reshape(a, (*a.shape[:-1], a.shape[-1] // n, n)), new)
 

@@ -38,15 +38,15 @@ AXES = [None, 0, -1, (0, 1), (-1, 0), ()]
 def draw(shape, dtype, seed=0):
     rng = np.random.default_rng(seed)
     dtype = np.dtype(dtype)
+    x = rng.normal(size=shape) * 2
     if dtype.kind == "b":
-        return np.array(rng.random(shape) > 0.4)
+        x = x > -0.5
+    elif dtype.kind == "c":
+        x = x + 1j * rng.normal(size=shape)
+    elif dtype.kind in "iu":
+        x = np.abs(x) * 3 if dtype.kind == "u" else x * 3
     # np.array: a NumPy scalar would be weak, which an array of rank 0 is not.
-    x = np.array(rng.normal(size=shape) * 2)
-    if dtype.kind == "c":
-        return (x + 1j * rng.normal(size=shape)).astype(dtype)
-    if dtype.kind == "u":
-        return (np.abs(x) * 3).astype(dtype)
-    return (x * 3 if dtype.kind == "i" else x).astype(dtype)
+    return np.array(x).astype(dtype)
 
 
 def fits(axis, ndim):

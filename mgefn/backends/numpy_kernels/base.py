@@ -7,7 +7,8 @@ kernel writes there and returns it. Without one it makes its own array, or a vie
 `temp_bytes` bounds the memory in bytes that a call allocates beyond its outputs, as a function of
 the operands' and outputs' types and the params; the memory plan counts on it. `in_place` says that
 an output block may be the block of an operand of the same shape and dtype: True, or a tuple of the
-operands' positions.
+operands' positions. `whole_ufunc` is the NumPy ufunc that a kernel is nothing more than: programs
+call it without the kernel.
 """
 
 from __future__ import annotations
@@ -21,10 +22,6 @@ K = TypeVar("K", bound=Callable[..., Any])
 
 # NumPy casts and unaligned operands go through buffers of this many elements each.
 BUFFER_ELEMENTS = 8192
-
-
-def no_temp(in_avals: Any, out_avals: Any, **params: Any) -> int:
-    return 0
 
 
 def temp_bytes(bound: Callable[..., int]) -> Callable[[K], K]:
@@ -41,11 +38,6 @@ def in_place(kernel: K) -> K:
     """Declare that a kernel may write its output over an operand."""
     kernel.in_place = True  # type: ignore[attr-defined]  # functions take attributes
     return kernel
-
-
-def scratch_of(kernel: Any, in_avals: Any, out_avals: Any, params: dict[str, Any]) -> int:
-    """The bound that a kernel declares, 0 where it declares none."""
-    return getattr(kernel, "temp_bytes", no_temp)(in_avals, out_avals, **params)
 
 
 def deliver(value: Any, out: np.ndarray | None) -> np.ndarray:
@@ -79,7 +71,7 @@ class Ufunc:
     in_place = True
 
     def __init__(self, ufunc: Any, kinds: str = "biufc"):
-        self.ufunc = ufunc
+        self.ufunc = self.whole_ufunc = ufunc
         self.dtypes = dtypes_of(kinds)
         # float16 goes through float32 inside NumPy's loops with a single rounding, as it must.
 
