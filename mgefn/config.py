@@ -112,6 +112,7 @@ class Config(threading.local):
     TRACED: ClassVar[tuple[str, ...]] = _TRACED
     """Names of the settings in trace_key, in its order."""
 
+    @errors.api_boundary
     def update(self, name: str, value: Any) -> None:
         """Change a setting for all threads; a thread that overrides it keeps its own value.
 
@@ -121,6 +122,7 @@ class Config(threading.local):
         field = _setting("config.update", name)
         _update(field, _checked("config.update", field, value))
 
+    @errors.api_boundary
     def override(self, **settings: Any) -> Override:
         """Context manager that changes settings in the current thread only.
 
@@ -139,9 +141,11 @@ class Config(threading.local):
             checked[field] = _checked("config.override", field, value)
         return Override(self, checked)
 
+    @errors.api_boundary
     def __setattr__(self, name: str, value: Any) -> None:
         self.update(name, value)
 
+    @errors.api_boundary
     def __delattr__(self, name: str) -> None:
         raise ArgumentError(f"config: {name} cannot be deleted. Assign the value you want.")
 

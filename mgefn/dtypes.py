@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 import numpy as np
 
 from mgefn.config import config
-from mgefn.errors import DTypeError, OverflowDTypeError
+from mgefn.errors import DTypeError, OverflowDTypeError, api_boundary, leave_api
 
 if TYPE_CHECKING:
     from ml_dtypes import (
@@ -225,11 +225,11 @@ def _canonical_slow(dtype: DTypeLike) -> DType:
         else:
             # An array or a tracer. Not np.dtype(dtype): a list would mean a structured type.
             found = np.dtype(dtype.dtype)
-    except (TypeError, ValueError, AttributeError) as exc:
+    except (TypeError, ValueError, AttributeError):
         raise DTypeError(
             f"dtype: needs the name of a dtype, a scalar type or a dtype, got {dtype!r}. "
             "Pass one such as 'float32'."
-        ) from exc
+        ) from None
     if _category(found) == "?":
         raise DTypeError(
             f"dtype: arrays hold numbers and booleans, got dtype {found}. {_repair(found)}"
@@ -465,7 +465,11 @@ def promote_types(a: DTypeLike, b: DTypeLike) -> DType:
         >>> promote_types("int32", "float16")
         dtype('float16')
     """
-    return _promoted_of((_operand(a), _operand(b)))[0]
+    try:
+        return _promoted_of((_operand(a), _operand(b)))[0]
+    except BaseException as e:
+        leave_api(e)
+        raise
 
 
 @overload
@@ -486,12 +490,16 @@ def result_type(*args: Any, return_weak: bool = False) -> DType | tuple[DType, b
         >>> result_type("bfloat16", 2.0)
         dtype(bfloat16)
     """
-    if not args:
-        raise DTypeError(
-            "result_type: needs an argument at least, got none. Pass an array or dtype."
-        )
-    found = _promoted_of(tuple([_operand(x) for x in args]))
-    return found if return_weak else found[0]
+    try:
+        if not args:
+            raise DTypeError(
+                "result_type: needs an argument at least, got none. Pass an array or dtype."
+            )
+        found = _promoted_of(tuple([_operand(x) for x in args]))
+        return found if return_weak else found[0]
+    except BaseException as e:
+        leave_api(e)
+        raise
 
 
 def check_scalar_fits(value: Any, dtype: DTypeLike, operation: str = "array") -> None:
@@ -550,6 +558,7 @@ def is_inexact(dtype: DType) -> bool:
     return _category(dtype) in "fc"
 
 
+@api_boundary
 def issubdtype(a: DTypeLike, b: DTypeLike) -> bool:
     """Whether dtype `a` equals dtype `b` or lies under it in NumPy's hierarchy.
 
@@ -581,6 +590,7 @@ _ABSTRACT = frozenset(
 _NUMPY_KIND: dict[str, type] = dict.fromkeys(_EXTENDED, np.floating)
 
 
+@api_boundary
 def finfo(dtype: DTypeLike) -> Any:
     """Limits of a floating type, or of the parts of a complex one, as numpy.finfo.
 
@@ -597,6 +607,7 @@ def finfo(dtype: DTypeLike) -> Any:
     return np.finfo(dtype)
 
 
+@api_boundary
 def iinfo(dtype: DTypeLike) -> np.iinfo:
     """Limits of an integer type, as numpy.iinfo.
 
@@ -609,6 +620,7 @@ def iinfo(dtype: DTypeLike) -> np.iinfo:
     return np.iinfo(dtype)
 
 
+@api_boundary
 def can_cast(
     from_: DTypeLike,
     to: DTypeLike,

@@ -219,7 +219,9 @@ def user_frames_only(exc: E) -> E:
 def leave_api(exc: BaseException) -> None:
     """What `api_boundary` does to an exception; for functions that write it out for speed.
 
-    To be followed by a bare `raise`, which adds no frame.
+    Those called most often (add, matmul, sum, indexing, ...) hold a try statement of their own,
+    which costs nothing until something is raised; the decorator costs a call. To be followed by a
+    bare `raise`, which adds no frame.
     """
     if not wants_full_traceback():
         _filter_chain(exc, keep_one=False)
@@ -231,13 +233,17 @@ def api_boundary(fn: Callable[P, R]) -> Callable[P, R]:
     The exception object, its cause and its context stay as they are. A traceback with no user frame
     becomes empty here; the caller's frame joins as the exception passes it.
     """
+    leave = leave_api  # in the closure, as the globals below are those of fn
 
-    @functools.wraps(fn)
     def boundary(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return fn(*args, **kwargs)
         except BaseException as exc:
-            leave_api(exc)
+            leave(exc)
             raise
 
-    return boundary
+    if isinstance(fn, types.FunctionType):
+        # By its globals doctest tells which module a function belongs to.
+        code, cells = boundary.__code__, boundary.__closure__
+        boundary = types.FunctionType(code, fn.__globals__, fn.__name__, None, cells)
+    return functools.wraps(fn)(boundary)

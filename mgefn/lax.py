@@ -31,11 +31,12 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from mgefn import dtypes, tree
+from mgefn.control.branching import cond, switch
 from mgefn.control.checkpoint import optimization_barrier
 from mgefn.control.reduce import reduce
 from mgefn.core.array import as_array, is_arraylike
 from mgefn.core.array_methods import Array, ArrayLike
-from mgefn.errors import AxisError, ShapeError
+from mgefn.errors import AxisError, ShapeError, api_boundary
 from mgefn.numpy.assembling import broadcast_shapes, stack, unstack
 from mgefn.numpy.assembling import concatenate as _concatenate
 from mgefn.numpy.creation import empty, full, full_like
@@ -197,6 +198,7 @@ __all__ = [
     "collapse",
     "complex",
     "concatenate",
+    "cond",
     "conj",
     "convert_element_type",
     "cos",
@@ -300,6 +302,7 @@ __all__ = [
     "stack",
     "stop_gradient",
     "sub",
+    "switch",
     "tan",
     "tanh",
     "tile",
@@ -331,6 +334,7 @@ class RoundingMethod(enum.IntEnum):
 # -- elementwise ----------------------------------------------------------------------------------
 
 
+@api_boundary
 def div(x: ArrayLike, y: ArrayLike) -> Array:
     """x / y, elementwise; integers are truncated towards zero.
 
@@ -341,32 +345,38 @@ def div(x: ArrayLike, y: ArrayLike) -> Array:
     return _e.binary(_e.div_p, x, y)
 
 
+@api_boundary
 def rem(x: ArrayLike, y: ArrayLike) -> Array:
     """The remainder of x / y, elementwise, with the sign of x."""
     return _e.binary(_e.rem_p, x, y)
 
 
+@api_boundary
 def round(x: ArrayLike, rounding_method: RoundingMethod = RoundingMethod.AWAY_FROM_ZERO) -> Array:
     """The nearest integer, elementwise, halves by `rounding_method`."""
     (a,) = _e.promoted("round", (x,))
     return _e.round_p.bind1(a, rounding_method=int(RoundingMethod(rounding_method)))
 
 
+@api_boundary
 def shift_right_arithmetic(x: ArrayLike, y: ArrayLike) -> Array:
     """x shifted right by y bits, elementwise; the sign bit fills in."""
     return _e.binary(_e.shift_right_arithmetic_p, x, y)
 
 
+@api_boundary
 def shift_right_logical(x: ArrayLike, y: ArrayLike) -> Array:
     """x shifted right by y bits, elementwise; zeros fill in."""
     return _e.binary(_e.shift_right_logical_p, x, y)
 
 
+@api_boundary
 def complex(x: ArrayLike, y: ArrayLike) -> Array:
     """x + i y, elementwise, of two real arrays of float32 or float64."""
     return _e.binary(_e.complex_p, x, y, inexact=True)
 
 
+@api_boundary
 def stop_gradient(x: T) -> T:
     """The same values, through which no derivative flows.
 
@@ -374,7 +384,7 @@ def stop_gradient(x: T) -> T:
         x: an array or a pytree of arrays; integers and leaves that are not arrays stay as they are.
     Example:
         >>> mgefn.grad(lambda x: x * mgefn.lax.stop_gradient(x))(3.0)
-        Array(3., dtype=float32, weak_type=True)
+        Array(3., dtype=float32)
     """
     return tree.map(_stopped, x)
 
@@ -388,6 +398,7 @@ def _stopped(leaf: Any) -> Any:
 # -- shapes ---------------------------------------------------------------------------------------
 
 
+@api_boundary
 def broadcast(operand: ArrayLike, sizes: Sequence[int]) -> Array:
     """The array repeated along new leading dimensions of these sizes."""
     x = as_array(operand, "broadcast")
@@ -395,6 +406,7 @@ def broadcast(operand: ArrayLike, sizes: Sequence[int]) -> Array:
     return broadcast_in_dim(x, shape, tuple(range(len(shape) - x.ndim, len(shape))))
 
 
+@api_boundary
 def broadcast_to_rank(x: ArrayLike, rank: int) -> Array:
     """The array with leading dimensions of size 1 up to a rank."""
     a = as_array(x, "broadcast_to_rank")
@@ -403,6 +415,7 @@ def broadcast_to_rank(x: ArrayLike, rank: int) -> Array:
     return _s.reshape(a, (1,) * (rank - a.ndim) + a.shape)
 
 
+@api_boundary
 def collapse(operand: ArrayLike, start_dimension: int, stop_dimension: int | None = None) -> Array:
     """Merge the dimensions from start to stop (left out; None: all that follow) into one."""
     x = as_array(operand, "collapse")
@@ -415,21 +428,25 @@ def collapse(operand: ArrayLike, start_dimension: int, stop_dimension: int | Non
     return _s.reshape(x, (*x.shape[:start], merged, *x.shape[stop:]))
 
 
+@api_boundary
 def concatenate(operands: Any, dimension: int) -> Array:
     """Join arrays along a dimension."""
     return _concatenate(operands, _operator.index(dimension))
 
 
+@api_boundary
 def expand_dims(array: ArrayLike, dimensions: int | Sequence[int]) -> Array:
     """Insert dimensions of size 1 where the result has `dimensions`."""
     return _s.expand_dims(array, dimensions)
 
 
+@api_boundary
 def squeeze(array: ArrayLike, dimensions: Sequence[int]) -> Array:
     """Drop these dimensions, which have size 1."""
     return _s.squeeze(array, tuple(dimensions))
 
 
+@api_boundary
 def reshape(
     operand: ArrayLike, new_sizes: Sequence[int], dimensions: Sequence[int] | None = None
 ) -> Array:
@@ -440,11 +457,13 @@ def reshape(
     return _s.reshape(x, new_sizes)
 
 
+@api_boundary
 def transpose(operand: ArrayLike, permutation: Sequence[int]) -> Array:
     """Dimension i of the result is dimension permutation[i] of the operand."""
     return _s.transpose(operand, tuple(permutation))
 
 
+@api_boundary
 def pad(
     operand: ArrayLike, padding_value: ArrayLike, padding_config: Sequence[tuple[int, int, int]]
 ) -> Array:
@@ -470,6 +489,7 @@ def pad(
     return _s.pad_p.bind1(x, value, padding_config=config)
 
 
+@api_boundary
 def split(operand: ArrayLike, sizes: Sequence[int], axis: int = 0) -> list[Array]:
     """Cut an array into parts of these sizes along an axis; the sizes add up to the axis's.
 
@@ -491,6 +511,7 @@ def split(operand: ArrayLike, sizes: Sequence[int], axis: int = 0) -> list[Array
 # -- others ---------------------------------------------------------------------------------------
 
 
+@api_boundary
 def dtype(x: Any) -> Any:
     """The dtype of an array or number."""
     return dtypes.dtype_and_weak(x)[0]
@@ -499,6 +520,7 @@ def dtype(x: Any) -> Any:
 # -- the largest elements -------------------------------------------------------------------------
 
 
+@api_boundary
 def approx_max_k(
     operand: ArrayLike,
     k: int,
@@ -511,6 +533,7 @@ def approx_max_k(
     return top_k(operand, k, axis=reduction_dimension)
 
 
+@api_boundary
 def approx_min_k(
     operand: ArrayLike,
     k: int,

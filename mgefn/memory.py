@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from mgefn.compiler.pool import pool
 from mgefn.compiler.program import frames
-from mgefn.errors import ArgumentError
+from mgefn.errors import ArgumentError, api_boundary
 
 
+@api_boundary
 def stats() -> dict[str, int]:
     """What the pool holds, in bytes, and how often it could help.
 
@@ -26,12 +27,14 @@ def stats() -> dict[str, int]:
     return {**pool.stats(), "slab_bytes": frames.bytes}
 
 
+@api_boundary
 def clear() -> None:
     """Give all idle memory back to the system."""
     frames.clear()
     pool.clear()
 
 
+@api_boundary
 def set_limit(limit: int) -> None:
     """Keep at most `limit` bytes of idle blocks, and as many of idle slabs.
 

@@ -26,7 +26,13 @@ from mgefn.config import config
 from mgefn.core.array import ConcreteArray, as_array, scalar
 from mgefn.core.array_methods import Array, ArrayLike, DTypeLike
 from mgefn.core.tracer import Tracer
-from mgefn.errors import ArgumentError, ConcretizationTypeError, DTypeError, ShapeError
+from mgefn.errors import (
+    ArgumentError,
+    ConcretizationTypeError,
+    DTypeError,
+    ShapeError,
+    api_boundary,
+)
 from mgefn.numpy.assembling import broadcast_shapes, stack
 from mgefn.numpy.creation import arange, asarray, zeros
 from mgefn.numpy.linalg import norm
@@ -110,6 +116,7 @@ IMPLEMENTATION = "threefry2x32"
 # -- keys -----------------------------------------------------------------------------------------
 
 
+@api_boundary
 def key(seed: ArrayLike, *, impl: str | None = None, dtype: Any = None) -> Array:
     """A key from an integer.
 
@@ -147,16 +154,19 @@ def key(seed: ArrayLike, *, impl: str | None = None, dtype: Any = None) -> Array
     return stack([*words, convert(x, UINT32)])
 
 
+@api_boundary
 def PRNGKey(seed: ArrayLike, *, impl: str | None = None) -> Array:
     """`key` under its older name."""
     return key(seed, impl=impl)
 
 
+@api_boundary
 def key_data(keys: ArrayLike) -> Array:
     """The words of a key: the key itself."""
     return asarray(keys)
 
 
+@api_boundary
 def wrap_key_data(
     key_bits_array: ArrayLike, *, impl: str | None = None, dtype: Any = None
 ) -> Array:
@@ -173,11 +183,13 @@ def wrap_key_data(
     return x
 
 
+@api_boundary
 def key_impl(keys: ArrayLike) -> str:
     """The name of the generator that keys are for."""
     return IMPLEMENTATION
 
 
+@api_boundary
 def clone(key: ArrayLike) -> Array:
     """The key, marked as meant to be used again."""
     return asarray(key)
@@ -195,6 +207,7 @@ def _words(name: str, key: Any) -> tuple[Any, Any]:
     return reshape(slice_in_dim(x, 0, 1), ()), reshape(slice_in_dim(x, 1, 2), ())
 
 
+@api_boundary
 def split(key: ArrayLike, num: int | Sequence[int] = 2) -> Array:
     """New keys from one, which must not be used again.
 
@@ -216,6 +229,7 @@ def split(key: ArrayLike, num: int | Sequence[int] = 2) -> Array:
     return stack([first, second], axis=-1)
 
 
+@api_boundary
 def fold_in(key: ArrayLike, data: ArrayLike) -> Array:
     """A new key from a key and an integer, such as the number of a step or a layer."""
     k0, k1 = _words("fold_in", key)
@@ -271,6 +285,7 @@ def _float(name: str, dtype: DTypeLike | None) -> np.dtype:
     return new
 
 
+@api_boundary
 def bits(key: ArrayLike, shape: Any = (), dtype: DTypeLike | None = None) -> Array:
     """Random bits as unsigned integers, by default uint32 (uint64 where ints have 64 bits)."""
     new = dtypes.canonical(f"uint{8 * dtypes.default_int().itemsize}" if dtype is None else dtype)
@@ -279,6 +294,7 @@ def bits(key: ArrayLike, shape: Any = (), dtype: DTypeLike | None = None) -> Arr
     return _random_bits("bits", key, 8 * new.itemsize, canonical_shape("bits", shape))
 
 
+@api_boundary
 def uniform(
     key: ArrayLike,
     shape: Any = (),
@@ -344,6 +360,7 @@ def _clipped(name: str, value: Any, dtype: np.dtype) -> tuple[Any, Any]:
     return convert(clip(x, int(low), int(high)), dtype), x > int(high)
 
 
+@api_boundary
 def randint(
     key: ArrayLike,
     shape: Any,
@@ -428,6 +445,7 @@ def _shuffled(key: Any, x: Any, axis: int) -> Any:
     return x
 
 
+@api_boundary
 def permutation(key: ArrayLike, x: ArrayLike, axis: int = 0, independent: bool = False) -> Array:
     """A random order of the elements along an axis, or of the numbers below an integer.
 
@@ -447,6 +465,7 @@ def permutation(key: ArrayLike, x: ArrayLike, axis: int = 0, independent: bool =
     return take(a, _shuffled(key, arange(a.shape[i]), 0), i)
 
 
+@api_boundary
 def choice(
     key: ArrayLike,
     a: ArrayLike,
@@ -508,6 +527,7 @@ def choice(
     return reshape(result, sizes if not x.ndim else x.shape[:i] + sizes + x.shape[i + 1 :])
 
 
+@api_boundary
 def categorical(
     key: ArrayLike,
     logits: ArrayLike,
@@ -554,6 +574,7 @@ def categorical(
 # -- continuous distributions ---------------------------------------------------------------------
 
 
+@api_boundary
 def normal(key: ArrayLike, shape: Any = (), dtype: DTypeLike | None = None) -> Array:
     """Numbers from the normal distribution with mean 0 and variance 1.
 
@@ -561,7 +582,7 @@ def normal(key: ArrayLike, shape: Any = (), dtype: DTypeLike | None = None) -> A
 
     Example:
         >>> mgefn.random.normal(mgefn.random.key(0), (2,))
-        Array([1.622642, 2.025265], dtype=float32)
+        Array([1.622642 , 2.0252647], dtype=float32)
     """
     new = dtypes.default_float() if dtype is None else dtypes.canonical(dtype)
     sizes = canonical_shape("normal", shape)
@@ -582,6 +603,7 @@ def _normal(key: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
     return scalar(math.sqrt(2), dtype) * erf_inv(u)
 
 
+@api_boundary
 def truncated_normal(
     key: ArrayLike,
     lower: ArrayLike,
@@ -603,6 +625,7 @@ def truncated_normal(
     )
 
 
+@api_boundary
 def bernoulli(key: ArrayLike, p: ArrayLike = 0.5, shape: Any = None, mode: str = "low") -> Array:
     """Booleans that are true with probability p.
 
@@ -630,12 +653,14 @@ def _pair(name: str, key: Any, shape: tuple[int, ...], dtype: np.dtype) -> tuple
     return first, second
 
 
+@api_boundary
 def rademacher(key: ArrayLike, shape: Any = (), dtype: DTypeLike | None = None) -> Array:
     """-1 and 1, each with probability 1/2."""
     new = dtypes.default_int() if dtype is None else dtypes.canonical(dtype)
     return convert(2 * convert(bernoulli(key, 0.5, shape), new) - 1, new)
 
 
+@api_boundary
 def exponential(key: ArrayLike, shape: Any = (), dtype: DTypeLike | None = None) -> Array:
     """Numbers from the exponential distribution with mean 1."""
     new = _float("exponential", dtype)
@@ -644,6 +669,7 @@ def exponential(key: ArrayLike, shape: Any = (), dtype: DTypeLike | None = None)
     )
 
 
+@api_boundary
 def gumbel(
     key: ArrayLike, shape: Any = (), dtype: DTypeLike | None = None, mode: str | None = None
 ) -> Array:
@@ -668,6 +694,7 @@ def gumbel(
     return -log(-log1p(-where(high >= 0.5, high, fine)))
 
 
+@api_boundary
 def laplace(key: ArrayLike, shape: Any = (), dtype: DTypeLike | None = None) -> Array:
     """Numbers from the Laplace distribution with mean 0 and scale 1."""
     new = _float("laplace", dtype)
@@ -676,6 +703,7 @@ def laplace(key: ArrayLike, shape: Any = (), dtype: DTypeLike | None = None) -> 
     return sign(u) * log1p(-abs(u))
 
 
+@api_boundary
 def logistic(key: ArrayLike, shape: Any = (), dtype: DTypeLike | None = None) -> Array:
     """Numbers from the standard logistic distribution."""
     new = _float("logistic", dtype)
@@ -684,6 +712,7 @@ def logistic(key: ArrayLike, shape: Any = (), dtype: DTypeLike | None = None) ->
     return log(x) - log1p(-x)
 
 
+@api_boundary
 def cauchy(key: ArrayLike, shape: Any = (), dtype: DTypeLike | None = None) -> Array:
     """Numbers from the standard Cauchy distribution."""
     new = _float("cauchy", dtype)
@@ -692,6 +721,7 @@ def cauchy(key: ArrayLike, shape: Any = (), dtype: DTypeLike | None = None) -> A
     return tan(scalar(math.pi, new) * (u - scalar(0.5, new)))
 
 
+@api_boundary
 def lognormal(
     key: ArrayLike, sigma: ArrayLike = 1.0, shape: Any = None, dtype: DTypeLike | None = None
 ) -> Array:
@@ -700,6 +730,7 @@ def lognormal(
     return exp(normal(key, _shape("lognormal", shape, sigma), new) * convert(asarray(sigma), new))
 
 
+@api_boundary
 def pareto(
     key: ArrayLike, b: ArrayLike, shape: Any = None, dtype: DTypeLike | None = None
 ) -> Array:
@@ -708,6 +739,7 @@ def pareto(
     return exp(exponential(key, _shape("pareto", shape, b), new) / convert(asarray(b), new))
 
 
+@api_boundary
 def rayleigh(
     key: ArrayLike, scale: ArrayLike, shape: Any = None, dtype: DTypeLike | None = None
 ) -> Array:
@@ -717,12 +749,14 @@ def rayleigh(
     return convert(asarray(scale), new) * sqrt(log(u) * scalar(-2, new))
 
 
+@api_boundary
 def maxwell(key: ArrayLike, shape: Any = (), dtype: DTypeLike | None = None) -> Array:
     """Lengths of three-dimensional normal vectors."""
     new = _float("maxwell", dtype)
     return norm(normal(key, (*canonical_shape("maxwell", shape), 3), new), axis=-1)
 
 
+@api_boundary
 def double_sided_maxwell(
     key: ArrayLike,
     loc: ArrayLike,
@@ -740,6 +774,7 @@ def double_sided_maxwell(
     return signs * lengths * scale + loc
 
 
+@api_boundary
 def weibull_min(
     key: ArrayLike,
     scale: ArrayLike,
@@ -753,6 +788,7 @@ def weibull_min(
     return power(-log1p(-u), 1.0 / asarray(concentration)) * scale
 
 
+@api_boundary
 def wald(
     key: ArrayLike, mean: ArrayLike, shape: Any = None, dtype: DTypeLike | None = None
 ) -> Array:
@@ -770,6 +806,7 @@ def wald(
     return where(z <= m / (m + x), x, m * m / x)
 
 
+@api_boundary
 def geometric(
     key: ArrayLike, p: ArrayLike, shape: Any = None, dtype: DTypeLike | None = None
 ) -> Array:
@@ -781,6 +818,7 @@ def geometric(
     return convert(floor(log(u) / log1p(-x)) + 1, new)
 
 
+@api_boundary
 def triangular(
     key: ArrayLike,
     left: ArrayLike,

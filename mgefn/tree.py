@@ -30,7 +30,7 @@ import threading
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, TypeAlias, TypeVar
 
-from mgefn.errors import ArgumentError, TreeError
+from mgefn.errors import ArgumentError, TreeError, api_boundary, leave_api
 
 __all__ = [
     "DictKey",
@@ -218,17 +218,20 @@ def _structure_of_placeholders(tree: Any) -> PyTreeDef:
     return structure(tree, is_leaf=lambda node: node is _PLACEHOLDER)
 
 
+@api_boundary
 def treedef_tuple(treedefs: Iterable[PyTreeDef]) -> PyTreeDef:
     """The structure of a tuple whose items have the given structures."""
     specs = [treedef.spec for treedef in treedefs]
     return PyTreeDef(_load().treespec_tuple(specs, namespace=_NAMESPACE))
 
 
+@api_boundary
 def treedef_children(treedef: PyTreeDef) -> list[PyTreeDef]:
     """The structures of the root's children."""
     return treedef.children()
 
 
+@api_boundary
 def treedef_is_leaf(treedef: PyTreeDef) -> bool:
     """Whether the structure is a single node: a leaf, or a container without children."""
     return treedef.num_nodes == 1
@@ -249,18 +252,30 @@ def flatten(tree: Any, is_leaf: IsLeaf = None) -> tuple[list[Any], PyTreeDef]:
         >>> flatten({"b": (1, 2), "a": 3})
         ([3, 1, 2], PyTreeDef({'a': *, 'b': (*, *)}))
     """
-    flat, spec = _flatten(tree, is_leaf)
-    return flat, PyTreeDef(spec)
+    try:
+        flat, spec = _flatten(tree, is_leaf)
+        return flat, PyTreeDef(spec)
+    except BaseException as e:
+        leave_api(e)
+        raise
 
 
 def leaves(tree: Any, is_leaf: IsLeaf = None) -> list[Any]:
     """The leaves of a tree, in order."""
-    return _flatten(tree, is_leaf)[0]
+    try:
+        return _flatten(tree, is_leaf)[0]
+    except BaseException as e:
+        leave_api(e)
+        raise
 
 
 def structure(tree: Any, is_leaf: IsLeaf = None) -> PyTreeDef:
     """The structure of a tree."""
-    return PyTreeDef(_flatten(tree, is_leaf)[1])
+    try:
+        return PyTreeDef(_flatten(tree, is_leaf)[1])
+    except BaseException as e:
+        leave_api(e)
+        raise
 
 
 def unflatten(treedef: PyTreeDef, leaves: Iterable[Any]) -> Any:
@@ -270,18 +285,22 @@ def unflatten(treedef: PyTreeDef, leaves: Iterable[Any]) -> Any:
         TreeError: the number of leaves is not that of the structure.
     """
     try:
-        return treedef.spec.unflatten(leaves)
-    except ValueError as exc:
-        given = list(leaves) if isinstance(leaves, Sequence) else None
-        if given is not None and len(given) == treedef.num_leaves:
-            raise  # from the constructor of a registered class
-        if given is None and not str(exc).startswith(("Too few leaves", "Too many leaves")):
-            raise
-        got = "another number" if given is None else str(len(given))
-        raise TreeError(
-            f"unflatten: {treedef} needs {treedef.num_leaves} leaves, got {got}. "
-            "Pass the leaves that flatten gave, one for one."
-        ) from None
+        try:
+            return treedef.spec.unflatten(leaves)
+        except ValueError as exc:
+            given = list(leaves) if isinstance(leaves, Sequence) else None
+            if given is not None and len(given) == treedef.num_leaves:
+                raise  # from the constructor of a registered class
+            if given is None and not str(exc).startswith(("Too few leaves", "Too many leaves")):
+                raise
+            got = "another number" if given is None else str(len(given))
+            raise TreeError(
+                f"unflatten: {treedef} needs {treedef.num_leaves} leaves, got {got}. "
+                "Pass the leaves that flatten gave, one for one."
+            ) from None
+    except BaseException as e:
+        leave_api(e)
+        raise
 
 
 def _flatten_up_to(operation: str, spec: Any, tree: Any) -> list[Any]:
@@ -311,13 +330,18 @@ def map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf = None) ->
         >>> map(lambda x, y: x + y, {"a": 1}, {"a": 2})
         {'a': 3}
     """
-    flat, spec = _flatten(tree, is_leaf)
-    if not rest:
-        return spec.unflatten([f(leaf) for leaf in flat])
-    columns = [_flatten_up_to("tree.map", spec, other) for other in rest]
-    return spec.unflatten([f(*row) for row in zip(flat, *columns, strict=True)])
+    try:
+        flat, spec = _flatten(tree, is_leaf)
+        if not rest:
+            return spec.unflatten([f(leaf) for leaf in flat])
+        columns = [_flatten_up_to("tree.map", spec, other) for other in rest]
+        return spec.unflatten([f(*row) for row in zip(flat, *columns, strict=True)])
+    except BaseException as e:
+        leave_api(e)
+        raise
 
 
+@api_boundary
 def reduce(
     function: Callable[[Any, Any], Any],
     tree: Any,
@@ -337,6 +361,7 @@ def reduce(
     return functools.reduce(function, flat)
 
 
+@api_boundary
 def reduce_associative(
     operation: Callable[[Any, Any], Any],
     tree: Any,
@@ -362,16 +387,19 @@ def reduce_associative(
     return flat[0]
 
 
+@api_boundary
 def all(tree: Any, *, is_leaf: IsLeaf = None) -> bool:
     """Whether all leaves are true."""
     return builtins.all(leaves(tree, is_leaf))
 
 
+@api_boundary
 def all_leaves(iterable: Iterable[Any], is_leaf: IsLeaf = None) -> bool:
     """Whether every item is a leaf."""
     return builtins.all(_one_level(item, is_leaf) is None for item in iterable)
 
 
+@api_boundary
 def transpose(
     outer_treedef: PyTreeDef, inner_treedef: PyTreeDef | None, pytree_to_transpose: Any
 ) -> Any:
@@ -403,6 +431,7 @@ def transpose(
     )
 
 
+@api_boundary
 def broadcast(prefix_tree: Any, full_tree: Any, is_leaf: IsLeaf = None) -> Any:
     """A tree of the structure of `full_tree` where each leaf is that of the prefix above it.
 
@@ -425,6 +454,7 @@ def is_none(x: Any) -> bool:
     return x is None
 
 
+@api_boundary
 def prefix_leaves(prefix: Any, tree: Any, what: str, is_leaf: IsLeaf = None) -> list[Any]:
     """For each leaf of `tree`, the leaf of `prefix` that stands for it.
 
@@ -595,6 +625,7 @@ KeyEntry: TypeAlias = Any
 KeyPath: TypeAlias = tuple[KeyEntry, ...]
 
 
+@api_boundary
 def keystr(keys: KeyPath, *, simple: bool = False, separator: str = "") -> str:
     """A key path as text.
 
@@ -664,6 +695,7 @@ def _one_level(
     return _keys(kind, flat.entries), list(flat.children), flat.metadata, kind
 
 
+@api_boundary
 def flatten_one_level(tree: Any) -> tuple[list[Any], Any]:
     """The children of the root, and its metadata.
 
@@ -703,6 +735,7 @@ def _walk(
     return found, stops
 
 
+@api_boundary
 def flatten_with_path(
     tree: Any, is_leaf: Callable[..., bool] | None = None, is_leaf_takes_path: bool = False
 ) -> tuple[list[tuple[KeyPath, Any]], PyTreeDef]:
@@ -726,6 +759,7 @@ def flatten_with_path(
     return found, structure(tree, lambda _: next(answers))
 
 
+@api_boundary
 def leaves_with_path(
     tree: Any, is_leaf: Callable[..., bool] | None = None, is_leaf_takes_path: bool = False
 ) -> list[tuple[KeyPath, Any]]:
@@ -733,11 +767,13 @@ def leaves_with_path(
     return _walk(tree, is_leaf, is_leaf_takes_path)[0]
 
 
+@api_boundary
 def key_paths(tree: Any, is_leaf: IsLeaf = None) -> list[str]:
     """The key path of each leaf as text, for messages."""
     return [keystr(path) for path, _ in _walk(tree, is_leaf, False)[0]]
 
 
+@api_boundary
 def map_with_path(
     f: Callable[..., Any],
     tree: Any,
@@ -880,6 +916,7 @@ def _register(operation: str, node: _Node) -> None:
         _nodes[cls] = node
 
 
+@api_boundary
 def register_pytree_node(
     nodetype: type[T],
     flatten_func: Callable[[T], tuple[Iterable[Any], Any]],
@@ -900,6 +937,7 @@ def register_pytree_node(
     _register("register_pytree_node", node)
 
 
+@api_boundary
 def register_pytree_with_keys(
     nodetype: type[T],
     flatten_with_keys: Callable[[T], tuple[Iterable[tuple[KeyEntry, Any]], Any]],
@@ -919,6 +957,7 @@ def register_pytree_with_keys(
     _register("register_pytree_with_keys", node)
 
 
+@api_boundary
 def register_pytree_node_class(cls: C) -> C:
     """Class decorator: a node by its methods tree_flatten(self), giving (children, metadata), and
     tree_unflatten(metadata, children), a class method.
@@ -928,6 +967,7 @@ def register_pytree_node_class(cls: C) -> C:
     return cls
 
 
+@api_boundary
 def register_pytree_with_keys_class(cls: C) -> C:
     """Class decorator: as register_pytree_node_class, with tree_flatten_with_keys(self) too.
 
@@ -947,6 +987,7 @@ def _method(name: str) -> Callable[[Any], Any]:
     return lambda node: getattr(node, name)()
 
 
+@api_boundary
 def register_static(cls: C) -> C:
     """Class decorator: instances are nodes without children, part of the structure.
 
@@ -956,6 +997,7 @@ def register_static(cls: C) -> C:
     return cls
 
 
+@api_boundary
 def register_dataclass(
     nodetype: C,
     data_fields: Sequence[str] | None = None,

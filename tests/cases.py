@@ -19,7 +19,7 @@ import numpy as np
 import scipy.special
 
 import mgefn
-from mgefn.control import callbacks, checkpoint, custom_rules
+from mgefn.control import branching, callbacks, checkpoint, custom_rules
 from mgefn.control import reduce as reduce_module
 from mgefn.core.primitive import Primitive
 from mgefn.interpreters.jit import jit_p
@@ -1623,8 +1623,8 @@ _product.defvjp(
     lambda saved, ct: (ct * e.cos(saved[0]) * saved[1], ct * e.sin(saved[0])),
 )
 _REVERSE_ONLY = dict.fromkeys(
-    ("jvp", "transpose", "second_order", "jaxpr"),
-    "a custom_vjp function has no forward mode: tests/control/test_custom_rules.py",
+    ("jvp", "transpose", "second_order", "narrow", "jaxpr"),
+    "a custom_vjp function has no forward mode; test_vjp_of_reverse_only_rows looks at its reverse",
 )
 for _primitive, _fun, _skip in (
     (checkpoint.remat_p, checkpoint.checkpoint(lambda x, y: e.sin(x) * y), {}),
@@ -1690,5 +1690,45 @@ for _primitive, _fun in (
         ("int32",),
         edges=(lambda rng, dtype: normal((), ())(rng, np.dtype("int32")),),
     )
+
+# -- control flow ---------------------------------------------------------------------------------
+
+# Under jit, so that the index is traced and the primitive is bound.
+_with_flag = _select_draw(booleans, (), (3, 4), (3, 4))
+row(
+    "cond",
+    branching.cond_p,
+    mgefn.jit(
+        lambda flag, x, y: branching.cond(
+            flag, lambda x, y: e.sin(x) * y, lambda x, y: x + y * y, x, y
+        )
+    ),
+    lambda flag, x, y: np.sin(x) * y if flag else x + y * y,
+    _with_flag,
+    ("float32", "float64", "complex128"),
+    edges=(_select_draw(booleans, (), (), ()), _select_draw(booleans, (), (0, 2), (0, 2))),
+)
+row(
+    "cond-linear",  # one branch leaves an operand out
+    branching.cond_p,
+    mgefn.jit(
+        lambda flag, x, y: branching.cond(
+            flag, lambda x, y: (x * 2 + y, y), lambda x, y: (-y, x * 0), x, y
+        )
+    ),
+    lambda flag, x, y: (x * 2 + y, y) if flag else (-y, x * 0),
+    _with_flag,
+    ("float32", "float64", "complex128"),
+    linear=((1, 2),),
+)
+row(
+    "switch",
+    branching.cond_p,
+    mgefn.jit(lambda k, x: branching.switch(k, [e.sin, lambda x: x * x, lambda x: x * 0 + 1], x)),
+    lambda k, x: [np.sin(x), x * x, np.ones_like(x)][min(max(int(k), 0), 2)],
+    _select_draw(lambda shape: integers(-1, 4, shape), (), (3, 4)),
+    ("float32", "float64", "complex128"),
+    skip={"special": "0 times infinity"},
+)
 
 CASES: tuple[OpCase, ...] = tuple(ROWS)

@@ -180,6 +180,37 @@ def check_jvp(
         _compare_jvp(of_some, [args[k] for k in some], rng, f"jvp in arguments {some}")
 
 
+def check_narrow_derivatives(
+    fun: Fun, args: Sequence[np.ndarray], rng: np.random.Generator,
+    differentiable: Sequence[int] | None = None, roundings: float = 64,
+) -> None:  # fmt: skip
+    """Derivatives in a narrow dtype have that dtype, and nearly the values of the wide ones.
+
+    Args:
+        fun, args, rng, differentiable: as for the other checkers; args are of a narrow dtype.
+        roundings: largest error in units of the dtype's rounding of the largest element.
+    """
+    at = active(args, differentiable)
+    if not at:
+        return
+    some, wide_some = partial_at(fun, args, at), partial_at(fun, [wide(a) for a in args], at)
+    xs = [args[k] for k in at]
+    dxs = [direction(rng, x) for x in xs]
+    ys, dys = mgefn.jvp(some, tuple(arrays(xs)), tuple(arrays(dxs)))
+    cts = [direction(rng, y) for y in ys]
+    back = mgefn.vjp(some, *arrays(xs))[1](arrays(cts))
+    wide_xs = arrays([wide(x) for x in xs])
+    wide_ys, wants = mgefn.jvp(wide_some, tuple(wide_xs), tuple(arrays([wide(d) for d in dxs])))
+    wide_cts = [wide(ct) if y.dtype != ct.dtype else ct for ct, y in zip(cts, wide_ys, strict=True)]
+    wide_back = mgefn.vjp(wide_some, *wide_xs)[1](arrays(wide_cts))
+    for what, likes, gots, ends in (("jvp", ys, dys, wants), ("vjp", xs, back, wide_back)):
+        for like, got, want in zip(likes, gots, ends, strict=True):
+            assert got.dtype == like.dtype and got.shape == like.shape, f"{what} is {got.aval}"
+            largest = float(np.max(np.abs(np.asarray(want)), initial=1.0))
+            bound = roundings * max(rounding(x.dtype) for x in (*xs, *cts)) * largest
+            assert_close(got, want, 0, f"{what} in {like.dtype}", atol=bound)
+
+
 def pairing(cts: Sequence[Any], ys: Sequence[Any]) -> tuple[float, float]:
     """The real part of the sum of ct * y, without conjugation, and the sum of its terms' sizes."""
     total = size = 0.0
@@ -218,6 +249,26 @@ def check_vjp_transpose(
         _, push = mgefn.linearize(of_some, *xs)
         for dy, again in zip(dys, push(*dxs), strict=True):
             assert_close(again, dy, LINEAR_RTOL, "linearize against jvp")
+
+
+def check_vjp_differences(
+    fun: Fun, args: Sequence[np.ndarray], rng: np.random.Generator,
+    differentiable: Sequence[int] | None = None,
+) -> None:  # fmt: skip
+    """The vjp against differences, for functions without a forward mode."""
+    at = active(args, differentiable)
+    of_some = partial_at(fun, args, at)
+    xs = [args[k] for k in at]
+    dxs = [direction(rng, x) for x in xs]
+    slopes = differences(of_some, xs, dxs)
+    cts = [direction(rng, y) for y in of_some(*arrays(xs))]
+    back = mgefn.vjp(of_some, *arrays(xs))[1](arrays(cts))
+    want, _ = pairing(cts, [best for best, _ in slopes])
+    bound = sum(
+        error * float(np.sum(np.abs(ct))) for ct, (_, error) in zip(cts, slopes, strict=True)
+    )
+    got, _ = pairing(back, dxs)
+    assert abs(got - want) <= bound, f"<J^T ct, dx> = {got!r}, by differences {want!r} +- {bound!r}"
 
 
 def check_second_order(

@@ -30,6 +30,7 @@ from mgefn.ops.elementwise import (
 from tests import checks
 from tests.cases import CASES, OpCase, dtype_of, normal
 
+NARROW = ("float16", "bfloat16", "float32", "complex64")
 FLOAT64, COMPLEX128 = np.dtype(np.float64), np.dtype(np.complex128)
 
 
@@ -183,6 +184,27 @@ def test_vjp_transpose(case: OpCase) -> None:
             checks.check_vjp_transpose(case.fun, draw(rng, dtype), rng, case.differentiable)
 
 
+REVERSE_ONLY = [case for case in CASES if case.name.startswith(("custom_vjp", "custom_transpose"))]
+
+
+@pytest.mark.parametrize("case", REVERSE_ONLY, ids=[case.name for case in REVERSE_ONLY])
+def test_vjp_of_reverse_only_rows(case: OpCase) -> None:
+    source = generator(case, "reverse")
+    checks.check_vjp_differences(case.fun, case.draw(source, FLOAT64), source)
+
+
+@rows("narrow", lambda case: any(name in case.dtypes for name in NARROW))
+def test_narrow_derivatives(case: OpCase) -> None:
+    for name in NARROW:
+        if name not in case.dtypes:
+            continue
+        source = generator(case, f"narrow {name}")
+        args = case.draw(source, dtype_of(name))
+        checks.check_narrow_derivatives(
+            case.fun, args, source, case.differentiable, max(64, 2 * case.ulps)
+        )
+
+
 @rows("second_order", lambda case: case.second_order and bool(derivative_dtypes(case)))
 def test_second_order(case: OpCase) -> None:
     for dtype in derivative_dtypes(case):
@@ -241,6 +263,7 @@ def test_rows_with_a_check_left_out_say_why() -> None:
         "jit",
         "jaxpr",
         "special",
+        "narrow",
     }
     for case in CASES:
         assert set(case.skip) <= known and all(case.skip.values()), case.name
@@ -351,12 +374,31 @@ def test_jvp_rejects_a_point_near_a_kink() -> None:
         checks.check_jvp(mgefn.ops.elementwise.abs, [np.array([1e-5, 1.0])], rng())
 
 
+def test_narrow_derivatives_reject_a_wider_tangent() -> None:
+    def jvp(primals: Any, tangents: Any) -> tuple:
+        (x,), (t,) = primals, tangents
+        y = x.astype("float32")
+        return (x * x * x,), (t.astype("float32") * (3 * y * y),)
+
+    args = [ARGS[0].astype("float16")]
+    checks.check_narrow_derivatives(cube_primitive().bind1, args, rng())
+    with pytest.raises(AssertionError, match="jvp is f32"):
+        checks.check_narrow_derivatives(cube_primitive(jvp=jvp).bind1, args, rng())
+
+
 def test_transpose_rejects_a_wrong_transpose() -> None:
     off = double_primitive(transpose=lambda cts, x: (cts[0],))
     with pytest.raises(AssertionError, match="vjp in arguments"):
         checks.check_vjp_transpose(off.bind1, ARGS, rng())
     with pytest.raises(AssertionError, match="linear transpose"):
         checks.check_linear_transpose(off.bind1, ARGS, rng(), (0,))
+
+
+def test_vjp_differences_reject_a_wrong_transpose() -> None:
+    checks.check_vjp_differences(double_primitive().bind1, ARGS, rng())
+    off = double_primitive(transpose=lambda cts, x: (cts[0],))
+    with pytest.raises(AssertionError, match="by differences"):
+        checks.check_vjp_differences(off.bind1, ARGS, rng())
 
 
 def test_transpose_rejects_a_conjugated_transpose() -> None:

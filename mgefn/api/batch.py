@@ -16,6 +16,7 @@ from mgefn.interpreters.batching import BatchingInterpreter
 from mgefn.ops.shaping import broadcast_in_dim, moveaxis
 
 
+@api_boundary
 def vmap(
     fun: Callable[..., Any],
     in_axes: Any = 0,

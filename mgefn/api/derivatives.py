@@ -58,6 +58,7 @@ def float0_zeros(shape: tuple[int, ...]) -> np.ndarray:
     return np.zeros(shape, dtypes.float0)
 
 
+@api_boundary
 def grad(
     fun: Callable[..., Any],
     argnums: int | Sequence[int] = 0,
@@ -103,6 +104,7 @@ def grad(
 _ASSIGNED = ("__module__", "__name__", "__qualname__", "__doc__")
 
 
+@api_boundary
 def value_and_grad(
     fun: Callable[..., Any],
     argnums: int | Sequence[int] = 0,
@@ -264,6 +266,7 @@ def _without_tracers(interpreter: LinearizeInterpreter, aux: Any) -> Any:
     return tree.map(lambda x: interpreter.split(x)[0] if isinstance(x, Array) else x, aux)
 
 
+@api_boundary
 def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
     """The value of a function and its pullback, which maps cotangents of the output to the inputs'.
 
@@ -356,6 +359,7 @@ def _cotangents(about: str, ct: Any, out_tree: Any, out_avals: Sequence[ShapedAr
     return cts
 
 
+@api_boundary
 def jvp(
     fun: Callable[..., Any],
     primals: Sequence[Any],
@@ -448,6 +452,7 @@ def _tangent(about: str, p: Any, t: Any) -> Any:
     return t
 
 
+@api_boundary
 def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
     """The value of a function and its derivative there, as a linear function of tangents.
 
@@ -503,6 +508,7 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
     return out, f_jvp
 
 
+@api_boundary
 def linear_transpose(
     fun: Callable[..., Any], *primals: Any, reduce_axes: Sequence[Any] = ()
 ) -> Callable[[Any], tuple[Any, ...]]:
@@ -601,6 +607,7 @@ def _jacobian_arguments(
     return partial, chosen
 
 
+@api_boundary
 def jacfwd(
     fun: Callable[..., Any],
     argnums: int | Sequence[int] = 0,
@@ -676,6 +683,7 @@ def _check_jacobian_input(about: str, v: Any, holomorphic: bool) -> None:
         )
 
 
+@api_boundary
 def jacrev(
     fun: Callable[..., Any],
     argnums: int | Sequence[int] = 0,
@@ -737,6 +745,7 @@ def _jacrev(
 jacobian = jacrev
 
 
+@api_boundary
 def hessian(
     fun: Callable[..., Any],
     argnums: int | Sequence[int] = 0,

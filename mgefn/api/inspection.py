@@ -24,6 +24,7 @@ from mgefn.interpreters.jit import jit_p
 from mgefn.interpreters.staging import trace
 
 
+@api_boundary
 def make_jaxpr(
     fun: Callable[..., Any],
     static_argnums: int | Sequence[int] = (),
@@ -84,6 +85,7 @@ def _captured_as_consts(closed: ClosedJaxpr, captured: list[Any]) -> ClosedJaxpr
     return ClosedJaxpr(moved, [*captured, *closed.consts])
 
 
+@api_boundary
 def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """The shapes and dtypes that fun(*args, **kwargs) would have, without computing it.
 
@@ -97,6 +99,7 @@ def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     return make_jaxpr(fun, return_shape=True)(*args, **kwargs)[1]
 
 
+@api_boundary
 def named_call(fun: Callable[..., Any], *, name: str | None = None) -> Callable[..., Any]:
     """The same function; in a traced program its operations stand in a call of this name.
 
@@ -145,6 +148,7 @@ def disable_jit(disable: bool = True) -> Iterator[None]:
         yield
 
 
+@api_boundary
 def block_until_ready(x: Any) -> Any:
     """Wait until all arrays of a pytree are computed, and return it."""
     for leaf in tree.leaves(x):
@@ -180,6 +184,7 @@ class Device:
 _CPU = Device("cpu", 0)
 
 
+@api_boundary
 def devices(backend: str | None = None) -> list[Device]:
     """The devices of a backend; None means the default one, the CPU.
 
@@ -194,21 +199,25 @@ def devices(backend: str | None = None) -> list[Device]:
 local_devices = devices
 
 
+@api_boundary
 def device_count(backend: str | None = None) -> int:
     """How many devices a backend has."""
     return len(devices(backend))
 
 
+@api_boundary
 def default_backend() -> str:
     """The platform where arrays are put when nothing else is said."""
     return "cpu"
 
 
+@api_boundary
 def device_put(x: Any, device: Any = None, *, donate: bool = False, may_alias: Any = None) -> Any:
     """The arrays of a pytree on a device, copied from memory that others can write."""
     return tree.map(lambda leaf: as_array(leaf, "device_put"), x)
 
 
+@api_boundary
 def device_get(x: Any) -> Any:
     """The arrays of a pytree as NumPy arrays (read-only views)."""
     return tree.map(lambda leaf: np.asarray(leaf) if isinstance(leaf, Array) else leaf, x)

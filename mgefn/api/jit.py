@@ -28,7 +28,7 @@ from mgefn.core.interpreter import state
 from mgefn.core.jaxpr import ClosedJaxpr
 from mgefn.core.source import Source, current_source, fun_name, place
 from mgefn.core.tracer import Tracer
-from mgefn.errors import ArgumentError, StaticArgumentError, TreeError, leave_api
+from mgefn.errors import ArgumentError, StaticArgumentError, TreeError, api_boundary, leave_api
 from mgefn.interpreters.jit import jit_p
 from mgefn.interpreters.staging import trace
 
@@ -140,7 +140,7 @@ class JitFunction:
         self._fast: dict[Any, tuple[Entry, list[int] | None]] = {}
         self._fast_settings: Any = None
         # Key of the last traced call, the nearest key known then, and the arguments' paths.
-        self._last_miss: tuple[Any, Any, list[str]] | None = None
+        self._last_miss: tuple[Any, list[str]] | None = None  # signature, names of its leaves
 
     # -- calling --------------------------------------------------------------------------------
 
@@ -182,7 +182,7 @@ class JitFunction:
             avals = [_traced_aval(x, self._about) for x in leaves]
             donated = self._donated_leaves(dyn, len(leaves))
             entry, captured = self._trace(avals, in_tree, statics, donated, dyn)
-            self._last_miss = (key, self._nearest(key), self._paths(dyn))
+            self._last_miss = (key, self._paths(dyn))
             if not captured:
                 # A mutable static that is equal to an older one must not find its program.
                 hash(in_tree)
@@ -384,9 +384,11 @@ class JitFunction:
         return names
 
     def _nearest(self, key: Any) -> Any:
-        """The known signature that differs least from a new one."""
+        """The other known signature that differs least from this one."""
         best, least = None, 1 << 30
         for old in self._cache:
+            if old == key:
+                continue
             d = sum(a != b for a, b in zip(old[1:], key[1:], strict=True)) * 1000
             if len(old[0]) == len(key[0]):
                 d += sum(a != b for a, b in zip(old[0], key[0], strict=True))
@@ -400,7 +402,9 @@ class JitFunction:
         """Which argument made the last trace necessary, against the nearest known signature."""
         if self._last_miss is None:
             return f"{self._about}: has not been traced yet."
-        key, old, paths = self._last_miss
+        key, paths = self._last_miss
+        # Searched only now: it takes as long as the cache is large.
+        old = self._nearest(key)
         if old is None:
             return f"{self._about}: first call, traced for {_show_leaves(key[0])}."
         reasons = []
@@ -425,6 +429,7 @@ class JitFunction:
             reasons.append("a setting of mgefn.config that changes traces differs")
         return f"{self._about}: traced again because {'; '.join(reasons) or 'the call differs'}."
 
+    @api_boundary
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """Trace for these arguments: arrays, numbers, or anything with shape and dtype."""
         dyn, statics, _ = self._split(args, kwargs)
@@ -443,10 +448,12 @@ class JitFunction:
             )
         return Lowered(self._about, entry, in_tree)
 
+    @api_boundary
     def trace(self, *args: Any, **kwargs: Any) -> Lowered:
         """The traced program; `.jaxpr` is its jaxpr."""
         return self.lower(*args, **kwargs)
 
+    @api_boundary
     def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
         """The output's shapes and dtypes, without computing it."""
         lowered = self.lower(*args, **kwargs)
@@ -621,6 +628,7 @@ class Compiled:
         self.in_tree = in_tree
         self.out_tree = entry.out_tree
 
+    @api_boundary
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         leaves, in_tree = tree.flatten((args, kwargs))
         if in_tree != self.in_tree:
@@ -664,6 +672,7 @@ class ShapeDtypeStruct:
 
     __slots__ = ("dtype", "shape", "sharding", "weak_type")
 
+    @api_boundary
     def __init__(
         self, shape: Sequence[int], dtype: Any, *, weak_type: bool = False, sharding: Any = None
     ):
@@ -694,6 +703,7 @@ class ShapeDtypeStruct:
         return f"ShapeDtypeStruct(shape={self.shape}, dtype={self.dtype.name})"
 
 
+@api_boundary
 def jit(
     fun: Callable[..., Any] | None = None,
     /,
@@ -739,5 +749,5 @@ def jit(
         inline,
     )
     if fun is None:
-        return lambda f: JitFunction(f, *options)
+        return api_boundary(lambda f: JitFunction(f, *options))
     return JitFunction(fun, *options)

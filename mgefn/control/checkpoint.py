@@ -22,7 +22,7 @@ from mgefn.control.custom_rules import closes_over_tracers
 from mgefn.core.array import as_array, described, is_arraylike
 from mgefn.core.avals import ShapedArray, Zero, is_undefined
 from mgefn.core.backends import executable_of
-from mgefn.core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Var
+from mgefn.core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Var, has_effect
 from mgefn.core.primitive import Primitive
 from mgefn.core.source import fun_name
 from mgefn.errors import ArgumentError, StaticArgumentError, api_boundary
@@ -50,6 +50,7 @@ _CACHE_BOUND = 256  # signatures kept per checkpointed function
 name_p = Primitive("name", linear=True, view=True)  # params: name
 
 
+@api_boundary
 def checkpoint_name(x: Any, name: str) -> Any:
     """Name a value inside a checkpointed function, for policies that save by name.
 
@@ -98,6 +99,7 @@ optimization_barrier_p = Primitive(
 optimization_barrier_p.barrier = True
 
 
+@api_boundary
 def optimization_barrier(operand: Any) -> Any:
     """Give back a pytree of arrays that no compiler pass identifies with the operand.
 
@@ -334,7 +336,7 @@ def _without_calls(closed: ClosedJaxpr) -> ClosedJaxpr:
 
 
 def _saveable(eqn: Eqn, policy: Policy | None) -> bool:
-    if policy is None or eqn.primitive.effect:
+    if policy is None or has_effect(eqn):
         return False
     return bool(policy(eqn.primitive, *(a.aval for a in eqn.inputs), **eqn.params))
 
@@ -364,7 +366,7 @@ def _needed_eqns(
     wanted: set[Any] = set(outs)
     kept = []
     for eqn in reversed(program.eqns):
-        effect = keep_effects and eqn.primitive.effect
+        effect = keep_effects and has_effect(eqn)
         if effect or any(v in wanted and v not in known for v in eqn.out_binders):
             kept.append(eqn)
             wanted.update(a for a in eqn.inputs if isinstance(a, Var))
@@ -374,6 +376,7 @@ def _needed_eqns(
 # -- the public function --------------------------------------------------------------------------
 
 
+@api_boundary
 def checkpoint(
     fun: Callable[..., Any] | None = None,
     *,

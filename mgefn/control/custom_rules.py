@@ -447,6 +447,7 @@ class custom_jvp(_Custom):
 
     kind = "custom_jvp"
 
+    @api_boundary
     def __init__(
         self,
         fun: Callable[..., Any],
@@ -471,6 +472,7 @@ class custom_jvp(_Custom):
         self.symbolic_zeros = symbolic_zeros
         return jvp
 
+    @api_boundary
     def defjvps(self, *jvps: Callable[..., Any] | None) -> None:
         """Give one rule for each argument: jvp(tangent, output, *primals) -> output tangent.
 
@@ -495,6 +497,7 @@ class custom_jvp(_Custom):
 
         self.defjvp(jvp)
 
+    @api_boundary
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return _custom_jvp_call(self, args, kwargs)
 
@@ -511,7 +514,6 @@ def _tree_sum(a: Any, b: Any) -> Any:
     return tree.map(lambda x, y: x if _is_float0(x) else x + y, a, b)
 
 
-@api_boundary
 def _custom_jvp_call(function: custom_jvp, args: tuple, kwargs: dict[str, Any]) -> Any:
     if function.jvp is None:
         raise CustomRuleError(
@@ -1029,6 +1031,7 @@ class custom_vjp(_Custom):
 
     kind = "custom_vjp"
 
+    @api_boundary
     def __init__(
         self,
         fun: Callable[..., Any],
@@ -1063,11 +1066,11 @@ class custom_vjp(_Custom):
         self.bwd = bwd
         self.symbolic_zeros = symbolic_zeros
 
+    @api_boundary
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return _custom_vjp_call(self, args, kwargs)
 
 
-@api_boundary
 def _custom_vjp_call(function: custom_vjp, args: tuple, kwargs: dict[str, Any]) -> Any:
     if function.fwd is None or function.bwd is None:
         raise CustomRuleError(
@@ -1186,7 +1189,7 @@ class _BwdRule:
             )
             raise CustomRuleError(
                 f"{self.call.about}: the backward rule {fun_place(self.bwd)} must return a tuple "
-                f"with one cotangent for each argument, {len(shown)} in all, of its structure, but "
+                f"with one cotangent for each of the {len(shown)} arguments, of its structure, but "
                 f"{difference}. Return (ct,) for one argument; None stands for zero."
             ) from None
         return spread
@@ -1483,6 +1486,7 @@ def _custom_transpose_batch(interpreter: BatchingInterpreter, values, bdims, par
 # -- closure_convert ------------------------------------------------------------------------------
 
 
+@api_boundary
 def closure_convert(
     fun: Callable[..., Any], *example_args: Any
 ) -> tuple[Callable[..., Any], list[Any]]:

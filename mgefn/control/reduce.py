@@ -18,7 +18,7 @@ from mgefn.core.avals import ShapedArray
 from mgefn.core.jaxpr import ClosedJaxpr, Var
 from mgefn.core.primitive import Primitive
 from mgefn.core.source import fun_name
-from mgefn.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError
+from mgefn.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError, api_boundary
 from mgefn.interpreters.batching import batch_flat
 from mgefn.interpreters.evaluate import eval_jaxpr
 from mgefn.interpreters.jvp import jvp_flat
@@ -61,6 +61,7 @@ reduce_p = Primitive("reduce", weak_result=False)
 reduce_p.no_rule("transpose", "the function is not known to be linear")
 
 
+@api_boundary
 def reduce(
     operands: Any,
     init_values: Any,
@@ -83,9 +84,9 @@ def reduce(
         DTypeError: computation returns another dtype than it takes.
 
     Example:
-        >>> from mgefn.control.reduce import reduce
-        >>> reduce(mnp.array([1.0, 2.0, 4.0]), 0.0, lambda x, y: x + y - x * y, (0,))
-        Array(3., dtype=float32)
+        >>> either = lambda p, q: p + q - p * q  # probability of one event or the other
+        >>> mgefn.lax.reduce(mnp.array([0.5, 0.5, 0.5]), 0.0, either, (0,))
+        Array(0.875, dtype=float32)
     """
     leaves, treedef = tree.flatten(operands)
     inits, init_tree = tree.flatten(init_values)

@@ -17,7 +17,13 @@ from mgefn import dtypes
 from mgefn.config import config
 from mgefn.core.array_methods import Array
 from mgefn.core.avals import ShapedArray
-from mgefn.errors import ArgumentError, DonatedBufferError, DTypeError
+from mgefn.errors import (
+    ArgumentError,
+    DonatedBufferError,
+    DTypeError,
+    api_boundary,
+    leave_api,
+)
 
 
 class DonatedBuffer:
@@ -109,6 +115,7 @@ class ConcreteArray(Array):
 
     # -- leaving for NumPy and Python -------------------------------------------------------------
 
+    @api_boundary
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         data = self._data
         if dtype is not None and np.dtype(dtype) != data.dtype:
@@ -124,6 +131,7 @@ class ConcreteArray(Array):
         view.flags.writeable = False
         return view
 
+    @api_boundary
     def __dlpack__(self, **kwargs: Any) -> Any:
         # NumPy exports read-only arrays only where the consumer speaks DLPack 1.0 and can be told.
         if kwargs.get("max_version") is not None:
@@ -144,33 +152,53 @@ class ConcreteArray(Array):
         return self._data[()]
 
     def __bool__(self) -> bool:
-        data = self._data
-        if data.size == 1:
-            return bool(data)
-        if data.size == 0:
+        try:
+            data = self._data
+            if data.size == 1:
+                return bool(data)
+            if data.size == 0:
+                raise ArgumentError(
+                    f"bool: the truth of the empty {self.aval} is not defined. Use x.size > 0."
+                )
             raise ArgumentError(
-                f"bool: the truth of the empty {self.aval} is not defined. Use x.size > 0."
+                f"bool: the truth of {self.aval} with more than one element is not defined. Use "
+                "x.any() or x.all()."
             )
-        raise ArgumentError(
-            f"bool: the truth of {self.aval} with more than one element is not defined. Use "
-            "x.any() or x.all()."
-        )
+        except BaseException as e:
+            leave_api(e)
+            raise
 
     def __int__(self) -> int:
-        return int(self._scalar("int"))
+        try:
+            return int(self._scalar("int"))
+        except BaseException as e:
+            leave_api(e)
+            raise
 
     def __float__(self) -> float:
-        return float(self._scalar("float"))
+        try:
+            return float(self._scalar("float"))
+        except BaseException as e:
+            leave_api(e)
+            raise
 
+    @api_boundary
     def __complex__(self) -> complex:
         return complex(self._scalar("complex"))
 
     def __index__(self) -> int:
-        value = self._scalar("index")
-        if self._data.dtype.kind not in "iu":
-            raise DTypeError(f"index: needs an integer array of rank 0, got {self.aval}. Cast it.")
-        return int(value)
+        try:
+            value = self._scalar("index")
+            if self._data.dtype.kind not in "iu":
+                raise DTypeError(
+                    f"index: needs an integer array of rank 0, got {self.aval}. Cast it."
+                )
+            return int(value)
+        except BaseException as e:
+            leave_api(e)
+            raise
 
+    @api_boundary
     def item(self, *args: int) -> Any:
         if not args and self._data.size != 1:
             raise ArgumentError(
@@ -180,10 +208,12 @@ class ConcreteArray(Array):
         value = self._data.item(*args)
         return float(value) if isinstance(value, np.generic) else value
 
+    @api_boundary
     def tolist(self) -> Any:
         data = self._data
         return data.astype(np.float32).tolist() if data.dtype.kind == "V" else data.tolist()
 
+    @api_boundary
     def tobytes(self, order: str = "C") -> bytes:
         return self._data.tobytes(order)  # type: ignore[arg-type]  # NumPy types it as a Literal
 
@@ -207,6 +237,7 @@ class ConcreteArray(Array):
     def __str__(self) -> str:
         return str(self._data)
 
+    @api_boundary
     def __format__(self, spec: str) -> str:
         if self._data.ndim == 0:
             return format(self._data[()].item() if spec else self._data[()], spec)

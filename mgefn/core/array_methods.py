@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from mgefn.errors import ArgumentError
+from mgefn.errors import ArgumentError, api_boundary, leave_api
 
 METHODS: dict[str, Callable[..., Any]] = {}
 
@@ -60,6 +60,7 @@ class Array:
     # Arrays are compared by value, so, as in NumPy, they are not hashable.
     __hash__ = None  # type: ignore[assignment]  # the way to say so to Python
 
+    @api_boundary
     def __init__(self, *args: Any, **kwargs: Any):
         raise ArgumentError(
             "Array: has no constructor for users. Use mgefn.numpy.array(values) or "
@@ -104,22 +105,27 @@ class Array:
         return self.size * self.dtype.itemsize
 
     @property
+    @api_boundary
     def T(self) -> Array:
         return METHODS["transpose"](self)
 
     @property
+    @api_boundary
     def mT(self) -> Array:
         return METHODS["matrix_transpose"](self)
 
     @property
+    @api_boundary
     def real(self) -> Array:
         return METHODS["real"](self)
 
     @property
+    @api_boundary
     def imag(self) -> Array:
         return METHODS["imag"](self)
 
     @property
+    @api_boundary
     def flat(self) -> Iterator[Array]:
         return iter(METHODS["ravel"](self))
 
@@ -128,6 +134,7 @@ class Array:
         """`x.at[index].set(v)`: a copy of x with v at index; also add, multiply, ... and get."""
         return IndexUpdateHelper(self)
 
+    @api_boundary
     def __len__(self) -> int:
         shape = self.shape
         if not shape:
@@ -136,6 +143,7 @@ class Array:
             )
         return shape[0]
 
+    @api_boundary
     def __iter__(self) -> Iterator[Array]:
         shape = self.shape
         if not shape:
@@ -145,17 +153,24 @@ class Array:
         return (METHODS["getitem"](self, i) for i in range(shape[0]))
 
     def __getitem__(self, index: Any) -> Array:
-        return METHODS["getitem"](self, index)
+        try:
+            return METHODS["getitem"](self, index)
+        except BaseException as e:
+            leave_api(e)
+            raise
 
+    @api_boundary
     def __setitem__(self, index: Any, value: Any) -> None:
         raise ArgumentError(
             "setitem: arrays are immutable, so x[index] = value is not possible. Write "
             "x = x.at[index].set(value)."
         )
 
+    @api_boundary
     def __contains__(self, value: ArrayLike) -> bool:
         return bool((self == value).any())
 
+    @api_boundary
     def __array_ufunc__(self, ufunc: np.ufunc, how: str, *inputs: Any, **kwargs: Any) -> Any:
         name = UFUNC_NAMES.get(ufunc.__name__, ufunc.__name__)
         fn = METHODS.get(name)
@@ -171,69 +186,107 @@ class Array:
 
     def __add__(self, other: ArrayLike) -> Array:
         if isinstance(other, _OPERANDS):
-            return METHODS["add"](self, other)
+            try:
+                return METHODS["add"](self, other)
+            except BaseException as e:
+                leave_api(e)
+                raise
         return NotImplemented
 
     def __radd__(self, other: ArrayLike) -> Array:
         if isinstance(other, _NUMBERS):
-            return METHODS["add"](other, self)
+            try:
+                return METHODS["add"](other, self)
+            except BaseException as e:
+                leave_api(e)
+                raise
         return NotImplemented
 
     def __sub__(self, other: ArrayLike) -> Array:
         if isinstance(other, _OPERANDS):
-            return METHODS["subtract"](self, other)
+            try:
+                return METHODS["subtract"](self, other)
+            except BaseException as e:
+                leave_api(e)
+                raise
         return NotImplemented
 
     def __rsub__(self, other: ArrayLike) -> Array:
         if isinstance(other, _NUMBERS):
-            return METHODS["subtract"](other, self)
+            try:
+                return METHODS["subtract"](other, self)
+            except BaseException as e:
+                leave_api(e)
+                raise
         return NotImplemented
 
     def __mul__(self, other: ArrayLike) -> Array:
         if isinstance(other, _OPERANDS):
-            return METHODS["multiply"](self, other)
+            try:
+                return METHODS["multiply"](self, other)
+            except BaseException as e:
+                leave_api(e)
+                raise
         return NotImplemented
 
     def __rmul__(self, other: ArrayLike) -> Array:
         if isinstance(other, _NUMBERS):
-            return METHODS["multiply"](other, self)
+            try:
+                return METHODS["multiply"](other, self)
+            except BaseException as e:
+                leave_api(e)
+                raise
         return NotImplemented
 
     def __truediv__(self, other: ArrayLike) -> Array:
         if isinstance(other, _OPERANDS):
-            return METHODS["true_divide"](self, other)
+            try:
+                return METHODS["true_divide"](self, other)
+            except BaseException as e:
+                leave_api(e)
+                raise
         return NotImplemented
 
     def __rtruediv__(self, other: ArrayLike) -> Array:
         if isinstance(other, _NUMBERS):
-            return METHODS["true_divide"](other, self)
+            try:
+                return METHODS["true_divide"](other, self)
+            except BaseException as e:
+                leave_api(e)
+                raise
         return NotImplemented
 
+    @api_boundary
     def __floordiv__(self, other: ArrayLike) -> Array:
         if isinstance(other, _OPERANDS):
             return METHODS["floor_divide"](self, other)
         return NotImplemented
 
+    @api_boundary
     def __rfloordiv__(self, other: ArrayLike) -> Array:
         if isinstance(other, _NUMBERS):
             return METHODS["floor_divide"](other, self)
         return NotImplemented
 
+    @api_boundary
     def __mod__(self, other: ArrayLike) -> Array:
         if isinstance(other, _OPERANDS):
             return METHODS["remainder"](self, other)
         return NotImplemented
 
+    @api_boundary
     def __rmod__(self, other: ArrayLike) -> Array:
         if isinstance(other, _NUMBERS):
             return METHODS["remainder"](other, self)
         return NotImplemented
 
+    @api_boundary
     def __divmod__(self, other: ArrayLike) -> tuple[Array, Array]:
         if isinstance(other, _OPERANDS):
             return METHODS["divmod"](self, other)
         return NotImplemented
 
+    @api_boundary
     def __rdivmod__(self, other: ArrayLike) -> tuple[Array, Array]:
         if isinstance(other, _NUMBERS):
             return METHODS["divmod"](other, self)
@@ -241,9 +294,14 @@ class Array:
 
     def __pow__(self, other: ArrayLike) -> Array:
         if isinstance(other, _OPERANDS):
-            return METHODS["power"](self, other)
+            try:
+                return METHODS["power"](self, other)
+            except BaseException as e:
+                leave_api(e)
+                raise
         return NotImplemented
 
+    @api_boundary
     def __rpow__(self, other: ArrayLike) -> Array:
         if isinstance(other, _NUMBERS):
             return METHODS["power"](other, self)
@@ -251,59 +309,74 @@ class Array:
 
     def __matmul__(self, other: ArrayLike) -> Array:
         if isinstance(other, _OPERANDS):
-            return METHODS["matmul"](self, other)
+            try:
+                return METHODS["matmul"](self, other)
+            except BaseException as e:
+                leave_api(e)
+                raise
         return NotImplemented
 
+    @api_boundary
     def __rmatmul__(self, other: ArrayLike) -> Array:
         if isinstance(other, _NUMBERS):
             return METHODS["matmul"](other, self)
         return NotImplemented
 
+    @api_boundary
     def __and__(self, other: ArrayLike) -> Array:
         if isinstance(other, _OPERANDS):
             return METHODS["bitwise_and"](self, other)
         return NotImplemented
 
+    @api_boundary
     def __rand__(self, other: ArrayLike) -> Array:
         if isinstance(other, _NUMBERS):
             return METHODS["bitwise_and"](other, self)
         return NotImplemented
 
+    @api_boundary
     def __or__(self, other: ArrayLike) -> Array:
         if isinstance(other, _OPERANDS):
             return METHODS["bitwise_or"](self, other)
         return NotImplemented
 
+    @api_boundary
     def __ror__(self, other: ArrayLike) -> Array:
         if isinstance(other, _NUMBERS):
             return METHODS["bitwise_or"](other, self)
         return NotImplemented
 
+    @api_boundary
     def __xor__(self, other: ArrayLike) -> Array:
         if isinstance(other, _OPERANDS):
             return METHODS["bitwise_xor"](self, other)
         return NotImplemented
 
+    @api_boundary
     def __rxor__(self, other: ArrayLike) -> Array:
         if isinstance(other, _NUMBERS):
             return METHODS["bitwise_xor"](other, self)
         return NotImplemented
 
+    @api_boundary
     def __lshift__(self, other: ArrayLike) -> Array:
         if isinstance(other, _OPERANDS):
             return METHODS["left_shift"](self, other)
         return NotImplemented
 
+    @api_boundary
     def __rlshift__(self, other: ArrayLike) -> Array:
         if isinstance(other, _NUMBERS):
             return METHODS["left_shift"](other, self)
         return NotImplemented
 
+    @api_boundary
     def __rshift__(self, other: ArrayLike) -> Array:
         if isinstance(other, _OPERANDS):
             return METHODS["right_shift"](self, other)
         return NotImplemented
 
+    @api_boundary
     def __rrshift__(self, other: ArrayLike) -> Array:
         if isinstance(other, _NUMBERS):
             return METHODS["right_shift"](other, self)
@@ -311,46 +384,78 @@ class Array:
 
     def __eq__(self, other: ArrayLike) -> Any:
         if isinstance(other, _OPERANDS):
-            return METHODS["equal"](self, other)
+            try:
+                return METHODS["equal"](self, other)
+            except BaseException as e:
+                leave_api(e)
+                raise
         return NotImplemented
 
     def __ne__(self, other: ArrayLike) -> Any:
         if isinstance(other, _OPERANDS):
-            return METHODS["not_equal"](self, other)
+            try:
+                return METHODS["not_equal"](self, other)
+            except BaseException as e:
+                leave_api(e)
+                raise
         return NotImplemented
 
     def __lt__(self, other: ArrayLike) -> Array:
         if isinstance(other, _OPERANDS):
-            return METHODS["less"](self, other)
+            try:
+                return METHODS["less"](self, other)
+            except BaseException as e:
+                leave_api(e)
+                raise
         return NotImplemented
 
     def __le__(self, other: ArrayLike) -> Array:
         if isinstance(other, _OPERANDS):
-            return METHODS["less_equal"](self, other)
+            try:
+                return METHODS["less_equal"](self, other)
+            except BaseException as e:
+                leave_api(e)
+                raise
         return NotImplemented
 
     def __gt__(self, other: ArrayLike) -> Array:
         if isinstance(other, _OPERANDS):
-            return METHODS["greater"](self, other)
+            try:
+                return METHODS["greater"](self, other)
+            except BaseException as e:
+                leave_api(e)
+                raise
         return NotImplemented
 
     def __ge__(self, other: ArrayLike) -> Array:
         if isinstance(other, _OPERANDS):
-            return METHODS["greater_equal"](self, other)
+            try:
+                return METHODS["greater_equal"](self, other)
+            except BaseException as e:
+                leave_api(e)
+                raise
         return NotImplemented
 
     def __neg__(self) -> Array:
-        return METHODS["negative"](self)
+        try:
+            return METHODS["negative"](self)
+        except BaseException as e:
+            leave_api(e)
+            raise
 
+    @api_boundary
     def __pos__(self) -> Array:
         return METHODS["positive"](self)
 
+    @api_boundary
     def __abs__(self) -> Array:
         return METHODS["abs"](self)
 
+    @api_boundary
     def __invert__(self) -> Array:
         return METHODS["invert"](self)
 
+    @api_boundary
     def __round__(self, ndigits: int | None = None) -> Array:
         return METHODS["round"](self, ndigits or 0)
 
@@ -366,8 +471,13 @@ class Array:
         initial: ArrayLike | None = None,
         where: ArrayLike | None = None,
     ) -> Array:
-        return METHODS["sum"](self, axis, dtype, out, keepdims, initial=initial, where=where)
+        try:
+            return METHODS["sum"](self, axis, dtype, out, keepdims, initial=initial, where=where)
+        except BaseException as e:
+            leave_api(e)
+            raise
 
+    @api_boundary
     def prod(
         self,
         axis: Axis = None,
@@ -389,8 +499,13 @@ class Array:
         *,
         where: ArrayLike | None = None,
     ) -> Array:
-        return METHODS["mean"](self, axis, dtype, out, keepdims, where=where)
+        try:
+            return METHODS["mean"](self, axis, dtype, out, keepdims, where=where)
+        except BaseException as e:
+            leave_api(e)
+            raise
 
+    @api_boundary
     def var(
         self,
         axis: Axis = None,
@@ -406,6 +521,7 @@ class Array:
             self, axis, dtype, out, ddof, keepdims, where=where, correction=correction
         )
 
+    @api_boundary
     def std(
         self,
         axis: Axis = None,
@@ -429,8 +545,13 @@ class Array:
         initial: ArrayLike | None = None,
         where: ArrayLike | None = None,
     ) -> Array:
-        return METHODS["max"](self, axis, out, keepdims, initial, where)
+        try:
+            return METHODS["max"](self, axis, out, keepdims, initial, where)
+        except BaseException as e:
+            leave_api(e)
+            raise
 
+    @api_boundary
     def min(
         self,
         axis: Axis = None,
@@ -441,6 +562,7 @@ class Array:
     ) -> Array:
         return METHODS["min"](self, axis, out, keepdims, initial, where)
 
+    @api_boundary
     def all(
         self,
         axis: Axis = None,
@@ -451,6 +573,7 @@ class Array:
     ) -> Array:
         return METHODS["all"](self, axis, out, keepdims, where=where)
 
+    @api_boundary
     def any(
         self,
         axis: Axis = None,
@@ -461,25 +584,31 @@ class Array:
     ) -> Array:
         return METHODS["any"](self, axis, out, keepdims, where=where)
 
+    @api_boundary
     def argmax(
         self, axis: int | None = None, out: None = None, keepdims: bool | None = None
     ) -> Array:
         return METHODS["argmax"](self, axis, out, keepdims)
 
+    @api_boundary
     def argmin(
         self, axis: int | None = None, out: None = None, keepdims: bool | None = None
     ) -> Array:
         return METHODS["argmin"](self, axis, out, keepdims)
 
+    @api_boundary
     def ptp(self, axis: Axis = None, out: None = None, keepdims: bool = False) -> Array:
         return METHODS["ptp"](self, axis, out, keepdims)
 
+    @api_boundary
     def cumsum(self, axis: int | None = None, dtype: DTypeLike = None, out: None = None) -> Array:
         return METHODS["cumsum"](self, axis, dtype, out)
 
+    @api_boundary
     def cumprod(self, axis: int | None = None, dtype: DTypeLike = None, out: None = None) -> Array:
         return METHODS["cumprod"](self, axis, dtype, out)
 
+    @api_boundary
     def argsort(
         self,
         axis: int | None = -1,
@@ -493,6 +622,7 @@ class Array:
             self, axis, kind=kind, order=order, stable=stable, descending=descending
         )
 
+    @api_boundary
     def sort(
         self,
         axis: int | None = -1,
@@ -506,49 +636,63 @@ class Array:
             self, axis, kind=kind, order=order, stable=stable, descending=descending
         )
 
+    @api_boundary
     def clip(self, min: ArrayLike | None = None, max: ArrayLike | None = None) -> Array:
         return METHODS["clip"](self, min, max)
 
+    @api_boundary
     def conj(self) -> Array:
         return METHODS["conj"](self)
 
+    @api_boundary
     def conjugate(self) -> Array:
         return METHODS["conj"](self)
 
+    @api_boundary
     def dot(self, b: ArrayLike) -> Array:
         return METHODS["dot"](self, b)
 
+    @api_boundary
     def ravel(self, order: str = "C") -> Array:
         return METHODS["ravel"](self, order)
 
+    @api_boundary
     def flatten(self, order: str = "C") -> Array:
         return METHODS["ravel"](self, order)
 
+    @api_boundary
     def squeeze(self, axis: Axis = None) -> Array:
         return METHODS["squeeze"](self, axis)
 
+    @api_boundary
     def swapaxes(self, axis1: int, axis2: int) -> Array:
         return METHODS["swapaxes"](self, axis1, axis2)
 
+    @api_boundary
     def repeat(
         self, repeats: ArrayLike, axis: int | None = None, *, total_repeat_length: int | None = None
     ) -> Array:
         return METHODS["repeat"](self, repeats, axis, total_repeat_length=total_repeat_length)
 
+    @api_boundary
     def take(
         self, indices: ArrayLike, axis: int | None = None, out: None = None, mode: str | None = None
     ) -> Array:
         return METHODS["take"](self, indices, axis, out, mode)
 
+    @api_boundary
     def compress(self, condition: ArrayLike, axis: int | None = None) -> Array:
         return METHODS["compress"](self, condition, axis)
 
+    @api_boundary
     def choose(self, choices: Any, out: None = None, mode: str = "raise") -> Array:
         return METHODS["choose"](self, choices, out, mode)
 
+    @api_boundary
     def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
         return METHODS["diagonal"](self, offset, axis1, axis2)
 
+    @api_boundary
     def trace(
         self,
         offset: int = 0,
@@ -559,27 +703,40 @@ class Array:
     ) -> Array:
         return METHODS["trace"](self, offset, axis1, axis2, dtype, out)
 
+    @api_boundary
     def nonzero(self, *, size: int | None = None, fill_value: Any = None) -> tuple[Array, ...]:
         return METHODS["nonzero"](self, size=size, fill_value=fill_value)
 
+    @api_boundary
     def searchsorted(
         self, v: ArrayLike, side: str = "left", sorter: ArrayLike | None = None
     ) -> Array:
         return METHODS["searchsorted"](self, v, side, sorter)
 
+    @api_boundary
     def round(self, decimals: int = 0, out: None = None) -> Array:
         return METHODS["round"](self, decimals, out)
 
     def astype(self, dtype: DTypeLike, copy: bool = False, device: Any = None) -> Array:
-        return METHODS["astype"](self, dtype, copy, device)
+        try:
+            return METHODS["astype"](self, dtype, copy, device)
+        except BaseException as e:
+            leave_api(e)
+            raise
 
+    @api_boundary
     def view(self, dtype: DTypeLike = None) -> Array:
         return METHODS["view"](self, dtype)
 
     def reshape(self, *shape: Any, order: str = "C", copy: bool | None = None) -> Array:
-        new = shape[0] if len(shape) == 1 else shape
-        return METHODS["reshape"](self, new, order=order, copy=copy)
+        try:
+            new = shape[0] if len(shape) == 1 else shape
+            return METHODS["reshape"](self, new, order=order, copy=copy)
+        except BaseException as e:
+            leave_api(e)
+            raise
 
+    @api_boundary
     def transpose(self, *axes: Any) -> Array:
         new = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes or None
         return METHODS["transpose"](self, new)
@@ -649,6 +806,7 @@ class IndexUpdate:
         self.array = array
         self.index = index
 
+    @api_boundary
     def set(
         self,
         values: ArrayLike,
@@ -662,6 +820,7 @@ class IndexUpdate:
             self.array, self.index, values, indices_are_sorted, unique_indices, mode
         )
 
+    @api_boundary
     def add(
         self,
         values: ArrayLike,
@@ -675,6 +834,7 @@ class IndexUpdate:
             self.array, self.index, values, indices_are_sorted, unique_indices, mode
         )
 
+    @api_boundary
     def subtract(
         self,
         values: ArrayLike,
@@ -688,6 +848,7 @@ class IndexUpdate:
             self.array, self.index, values, indices_are_sorted, unique_indices, mode
         )
 
+    @api_boundary
     def multiply(
         self,
         values: ArrayLike,
@@ -701,6 +862,7 @@ class IndexUpdate:
             self.array, self.index, values, indices_are_sorted, unique_indices, mode
         )
 
+    @api_boundary
     def divide(
         self,
         values: ArrayLike,
@@ -714,6 +876,7 @@ class IndexUpdate:
             self.array, self.index, values, indices_are_sorted, unique_indices, mode
         )
 
+    @api_boundary
     def power(
         self,
         values: ArrayLike,
@@ -727,6 +890,7 @@ class IndexUpdate:
             self.array, self.index, values, indices_are_sorted, unique_indices, mode
         )
 
+    @api_boundary
     def min(
         self,
         values: ArrayLike,
@@ -740,6 +904,7 @@ class IndexUpdate:
             self.array, self.index, values, indices_are_sorted, unique_indices, mode
         )
 
+    @api_boundary
     def max(
         self,
         values: ArrayLike,
@@ -755,6 +920,7 @@ class IndexUpdate:
 
     mul = multiply
 
+    @api_boundary
     def apply(
         self,
         func: Callable[[Array], Array],
@@ -768,6 +934,7 @@ class IndexUpdate:
             self.array, self.index, func, indices_are_sorted, unique_indices, mode
         )
 
+    @api_boundary
     def get(
         self,
         *,

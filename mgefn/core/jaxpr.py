@@ -183,6 +183,16 @@ def subjaxprs(params: dict[str, Any]) -> Iterator[tuple[str, ClosedJaxpr]]:
                     yield key, v
 
 
+def has_effect(eqn: Eqn) -> bool:
+    """Must the equation run even when nothing needs its outputs? The jaxprs it holds count."""
+    if eqn.primitive.effect:
+        return True
+    return any(
+        sub.derive("has effect", lambda sub=sub: any(map(has_effect, sub.eqns)))
+        for _, sub in subjaxprs(eqn.params)
+    )
+
+
 # -- printing ---------------------------------------------------------------------------------
 
 

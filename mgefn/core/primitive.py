@@ -107,6 +107,9 @@ class Primitive:
         # Arithmetic operations: (in_avals, params) -> number; None means one an output element for
         # elementwise primitives and none for others.
         self.flops: Callable[..., float] | None = None
+        # For primitives that run what they hold: equation -> bytes that a run allocates beyond its
+        # outputs.
+        self.scratch: Callable[[Any], int] | None = None
         # For compiler/passes/simplify.py: (inputs, params, out_avals) -> equal atoms or None, and
         # (params of the first, params of the second) -> params of both in one.
         self.simplify: Callable[..., Any] | None = None

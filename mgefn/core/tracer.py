@@ -20,6 +20,7 @@ from mgefn.errors import (
     TracerBoolConversionError,
     TracerIntegerConversionError,
     UnexpectedTracerError,
+    api_boundary,
 )
 
 
@@ -69,6 +70,7 @@ class Tracer(Array):
         origin = self.origin()
         return "" if origin is None else f", made at {describe(origin)}"
 
+    @api_boundary
     def __bool__(self) -> bool:
         inner = self.concrete()
         if inner is not None:
@@ -90,15 +92,19 @@ class Tracer(Array):
             "it must be a Python number."
         )
 
+    @api_boundary
     def __int__(self) -> int:
         return self._number(int)
 
+    @api_boundary
     def __float__(self) -> float:
         return self._number(float)
 
+    @api_boundary
     def __complex__(self) -> complex:
         return self._number(complex)
 
+    @api_boundary
     def __index__(self) -> int:
         inner = self.concrete()
         if inner is not None:
@@ -110,6 +116,7 @@ class Tracer(Array):
             "is."
         )
 
+    @api_boundary
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         if self.concrete() is not None:
             raise TracerArrayConversionError(
@@ -123,6 +130,7 @@ class Tracer(Array):
             "np.array([x, y]) write mgefn.numpy.stack([x, y])."
         )
 
+    @api_boundary
     def item(self, *args: int) -> Any:
         inner = self.concrete()
         if inner is not None:
@@ -132,6 +140,7 @@ class Tracer(Array):
             f"{self.interpreter.about}. Return the array and call item on the result."
         )
 
+    @api_boundary
     def tolist(self) -> Any:
         inner = self.concrete()
         if inner is not None:
@@ -146,6 +155,7 @@ class Tracer(Array):
 
     __str__ = __repr__
 
+    @api_boundary
     def __format__(self, spec: str) -> str:
         inner = self.concrete()
         if inner is not None and spec:

@@ -14,7 +14,7 @@ from typing import Any
 from mgefn import dtypes
 from mgefn.core.array import scalar
 from mgefn.core.array_methods import Array, ArrayLike, Axis, DTypeLike
-from mgefn.errors import ArgumentError, DTypeError, ShapeError
+from mgefn.errors import ArgumentError, DTypeError, ShapeError, api_boundary
 from mgefn.numpy.assembling import split
 from mgefn.numpy.creation import asarray, ones_like
 from mgefn.ops import reductions
@@ -93,46 +93,53 @@ def _float(name: str, x: ArrayLike) -> Any:
 # -- pieces of lines ------------------------------------------------------------------------------
 
 
+@api_boundary
 def relu(x: ArrayLike) -> Array:
     """max(x, 0), elementwise. Derivative 1 above 0, and 0 at 0 and below.
 
     Example:
         >>> mgefn.grad(mgefn.nn.relu)(0.0)
-        Array(0., dtype=float32, weak_type=True)
+        Array(0., dtype=float32)
     """
     a = _real("relu", x)
     # Not maximum, which shares the derivative at a tie; a NaN fails the comparison and stays.
     return where(a <= 0, scalar(0, a.dtype, a.weak_type), a)
 
 
+@api_boundary
 def relu6(x: ArrayLike) -> Array:
     """x limited to [0, 6], elementwise. Derivative 0 at 0 and at 6."""
     a = _real("relu6", x)
     return where(a <= 0, 0, where(a >= 6, 6, a)).astype(a.dtype)
 
 
+@api_boundary
 def leaky_relu(x: ArrayLike, negative_slope: ArrayLike = 1e-2) -> Array:
     """x at 0 and above, negative_slope * x below, elementwise."""
     a = _float("leaky_relu", x)
     return where(a >= 0, a, negative_slope * a)
 
 
+@api_boundary
 def prelu(x: ArrayLike, y: ArrayLike, /) -> Array:
     """`leaky_relu` whose slope y is an array that broadcasts with x."""
     return leaky_relu(x, y)
 
 
+@api_boundary
 def hard_tanh(x: ArrayLike) -> Array:
     """x limited to [-1, 1], elementwise. Derivative 1 at the corners."""
     a = _real("hard_tanh", x)
     return where(a > 1, 1, where(a < -1, -1, a)).astype(a.dtype)
 
 
+@api_boundary
 def hard_sigmoid(x: ArrayLike) -> Array:
     """relu6(x + 3) / 6, elementwise."""
     return relu6(_float("hard_sigmoid", x) + 3.0) / 6.0
 
 
+@api_boundary
 def hard_silu(x: ArrayLike) -> Array:
     """x * hard_sigmoid(x), elementwise."""
     a = _float("hard_silu", x)
@@ -142,17 +149,20 @@ def hard_silu(x: ArrayLike) -> Array:
 hard_swish = hard_silu
 
 
+@api_boundary
 def sparse_plus(x: ArrayLike) -> Array:
     """0 up to -1, x from 1 on, (x + 1)**2 / 4 between, elementwise."""
     a = _float("sparse_plus", x)
     return where(a <= -1, 0, where(a >= 1, a, square(a + 1) / 4))
 
 
+@api_boundary
 def sparse_sigmoid(x: ArrayLike) -> Array:
     """(x + 1) / 2 limited to [0, 1], elementwise."""
     return 0.5 * clip(_float("sparse_sigmoid", x) + 1.0, 0.0, 2.0)
 
 
+@api_boundary
 def identity(x: ArrayLike) -> Array:
     """The array itself."""
     return asarray(x)
@@ -161,11 +171,13 @@ def identity(x: ArrayLike) -> Array:
 # -- smooth ---------------------------------------------------------------------------------------
 
 
+@api_boundary
 def sigmoid(x: ArrayLike) -> Array:
     """1 / (1 + e**-x), elementwise."""
     return logistic(x)
 
 
+@api_boundary
 def silu(x: ArrayLike) -> Array:
     """x * sigmoid(x), elementwise; also called swish."""
     a = _float("silu", x)
@@ -175,6 +187,7 @@ def silu(x: ArrayLike) -> Array:
 swish = silu
 
 
+@api_boundary
 def gelu(x: ArrayLike, approximate: bool = True) -> Array:
     """x times the probability that a standard normal number is below x, elementwise.
 
@@ -191,34 +204,40 @@ def gelu(x: ArrayLike, approximate: bool = True) -> Array:
     return 0.5 * a * erfc(-a * math.sqrt(0.5))
 
 
+@api_boundary
 def softplus(x: ArrayLike) -> Array:
     """log(1 + e**x), elementwise, safe from overflow."""
     return logaddexp(x, 0)
 
 
+@api_boundary
 def squareplus(x: ArrayLike, b: ArrayLike = 4) -> Array:
     """(x + sqrt(x**2 + b)) / 2, elementwise: softplus without an exponential."""
     a = _float("squareplus", x)
     return (a + sqrt(square(a) + b)) / 2
 
 
+@api_boundary
 def soft_sign(x: ArrayLike) -> Array:
     """x / (1 + |x|), elementwise."""
     a = _float("soft_sign", x)
     return a / (abs(a) + 1)
 
 
+@api_boundary
 def log_sigmoid(x: ArrayLike) -> Array:
     """log(sigmoid(x)), elementwise, safe from underflow."""
     return -softplus(-_float("log_sigmoid", x))
 
 
+@api_boundary
 def mish(x: ArrayLike) -> Array:
     """x * tanh(softplus(x)), elementwise."""
     a = _float("mish", x)
     return a * tanh(softplus(a))
 
 
+@api_boundary
 def elu(x: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
     """x above 0, alpha * (e**x - 1) at 0 and below, elementwise."""
     a = _float("elu", x)
@@ -226,6 +245,7 @@ def elu(x: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
     return where(positive, a, alpha * expm1(where(positive, 0, a)))
 
 
+@api_boundary
 def selu(x: ArrayLike) -> Array:
     """`elu` with the scales that keep mean 0 and variance 1 through deep networks.
 
@@ -234,12 +254,14 @@ def selu(x: ArrayLike) -> Array:
     return 1.0507009873554805 * elu(x, 1.6732632423543772)
 
 
+@api_boundary
 def celu(x: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
     """max(x, 0) + alpha * (e**(min(x, 0) / alpha) - 1), elementwise: a differentiable `elu`."""
     a = _float("celu", x)
     return maximum(a, 0) + alpha * expm1(minimum(a, 0) / alpha)
 
 
+@api_boundary
 def log1mexp(x: ArrayLike) -> Array:
     """log(1 - e**-x), elementwise, exact for small and for large x > 0.
 
@@ -250,6 +272,7 @@ def log1mexp(x: ArrayLike) -> Array:
     return where(small, log(-expm1(-where(small, a, 1))), log1p(-exp(-where(small, 1, a))))
 
 
+@api_boundary
 def glu(x: ArrayLike, axis: int = -1) -> Array:
     """The first half along an axis times the sigmoid of the second.
 
@@ -276,6 +299,7 @@ def _shifted(x: Any, axis: Axis, mask: Any) -> Any:
     return x - where(top == -math.inf, 0, top)
 
 
+@api_boundary
 def softmax(x: ArrayLike, axis: Axis = -1, where: ArrayLike | None = None) -> Array:
     """Exponentials divided by their sum along an axis, safe from overflow.
 
@@ -299,6 +323,7 @@ def _nonzero(total: Any) -> Any:
     return where(total == 0, 1, total)
 
 
+@api_boundary
 def log_softmax(x: ArrayLike, axis: Axis = -1, where: ArrayLike | None = None) -> Array:
     """log(softmax(x)), safe from overflow and underflow; arguments as for `softmax`."""
     a = _float("log_softmax", x)
@@ -307,6 +332,7 @@ def log_softmax(x: ArrayLike, axis: Axis = -1, where: ArrayLike | None = None) -
     return shifted - log(_nonzero(total))
 
 
+@api_boundary
 def logmeanexp(
     x: ArrayLike, axis: Axis = None, where: ArrayLike | None = None, keepdims: bool = False
 ) -> Array:
@@ -316,6 +342,7 @@ def logmeanexp(
     return logsumexp(a, axis, keepdims=keepdims, where=where) - log(counted)
 
 
+@api_boundary
 def standardize(
     x: ArrayLike,
     axis: Axis = -1,
@@ -353,6 +380,7 @@ def standardize(
     return (a - mean) * rsqrt(asarray(variance) + epsilon)
 
 
+@api_boundary
 def one_hot(
     x: ArrayLike, num_classes: int, *, dtype: DTypeLike | None = None, axis: int = -1
 ) -> Array:

@@ -15,7 +15,7 @@ import numpy as np
 from mgefn import dtypes, random
 from mgefn.core.array import scalar
 from mgefn.core.array_methods import Array, ArrayLike, DTypeLike
-from mgefn.errors import ArgumentError, ShapeError
+from mgefn.errors import ArgumentError, ShapeError, api_boundary
 from mgefn.numpy import creation
 from mgefn.ops.elementwise import convert, exp, log, sqrt
 from mgefn.ops.shaping import canonical_shape
@@ -55,16 +55,19 @@ def _dtype(dtype: DTypeLike | None) -> np.dtype:
     return dtypes.default_float() if dtype is None else dtypes.canonical(dtype)
 
 
+@api_boundary
 def zeros(key: ArrayLike, shape: Any, dtype: DTypeLike | None = None) -> Array:
     """An array of zeros; the key is not used."""
     return creation.zeros(shape, _dtype(dtype))
 
 
+@api_boundary
 def ones(key: ArrayLike, shape: Any, dtype: DTypeLike | None = None) -> Array:
     """An array of ones; the key is not used."""
     return creation.ones(shape, _dtype(dtype))
 
 
+@api_boundary
 def constant(value: ArrayLike, dtype: DTypeLike | None = None) -> Initializer:
     """An initializer that fills with one value, or with an array that broadcasts to the shape."""
     default = dtype
@@ -75,6 +78,7 @@ def constant(value: ArrayLike, dtype: DTypeLike | None = None) -> Initializer:
     return init
 
 
+@api_boundary
 def uniform(scale: ArrayLike = 1e-2, dtype: DTypeLike | None = None) -> Initializer:
     """An initializer with numbers evenly distributed in [0, scale)."""
     default = dtype
@@ -86,6 +90,7 @@ def uniform(scale: ArrayLike = 1e-2, dtype: DTypeLike | None = None) -> Initiali
     return init
 
 
+@api_boundary
 def normal(stddev: ArrayLike = 1e-2, dtype: DTypeLike | None = None) -> Initializer:
     """An initializer with normal numbers of mean 0 and this standard deviation."""
     default = dtype
@@ -97,6 +102,7 @@ def normal(stddev: ArrayLike = 1e-2, dtype: DTypeLike | None = None) -> Initiali
     return init
 
 
+@api_boundary
 def truncated_normal(
     stddev: ArrayLike = 1e-2,
     dtype: DTypeLike | None = None,
@@ -134,6 +140,7 @@ def _fans(
     return inner * window, outer * window
 
 
+@api_boundary
 def variance_scaling(
     scale: float,
     mode: str,
@@ -217,6 +224,7 @@ def _complex_truncated_normal(key: ArrayLike, shape: tuple[int, ...], dtype: np.
     return sqrt(-log(1 - t)) * unit
 
 
+@api_boundary
 def glorot_uniform(
     in_axis: Axes = -2,
     out_axis: Axes = -1,
@@ -227,6 +235,7 @@ def glorot_uniform(
     return variance_scaling(1.0, "fan_avg", "uniform", in_axis, out_axis, batch_axis, dtype)
 
 
+@api_boundary
 def glorot_normal(
     in_axis: Axes = -2,
     out_axis: Axes = -1,
@@ -239,6 +248,7 @@ def glorot_normal(
     )
 
 
+@api_boundary
 def lecun_uniform(
     in_axis: Axes = -2,
     out_axis: Axes = -1,
@@ -249,6 +259,7 @@ def lecun_uniform(
     return variance_scaling(1.0, "fan_in", "uniform", in_axis, out_axis, batch_axis, dtype)
 
 
+@api_boundary
 def lecun_normal(
     in_axis: Axes = -2,
     out_axis: Axes = -1,
@@ -259,6 +270,7 @@ def lecun_normal(
     return variance_scaling(1.0, "fan_in", "truncated_normal", in_axis, out_axis, batch_axis, dtype)
 
 
+@api_boundary
 def he_uniform(
     in_axis: Axes = -2,
     out_axis: Axes = -1,
@@ -269,6 +281,7 @@ def he_uniform(
     return variance_scaling(2.0, "fan_in", "uniform", in_axis, out_axis, batch_axis, dtype)
 
 
+@api_boundary
 def he_normal(
     in_axis: Axes = -2,
     out_axis: Axes = -1,
@@ -283,6 +296,7 @@ xavier_uniform, xavier_normal = glorot_uniform, glorot_normal
 kaiming_uniform, kaiming_normal = he_uniform, he_normal
 
 
+@api_boundary
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
     """The factor for the standard deviation of weights that feed a nonlinearity.
 

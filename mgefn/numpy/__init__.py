@@ -178,7 +178,19 @@ from mgefn.numpy.introspection import (
     size,
 )
 from mgefn.numpy.sets import (
+    UniqueAll,
+    UniqueCounts,
+    UniqueInverse,
+    intersect1d,
     isin,
+    setdiff1d,
+    setxor1d,
+    union1d,
+    unique,
+    unique_all,
+    unique_counts,
+    unique_inverse,
+    unique_values,
 )
 from mgefn.numpy.statistics import (
     bincount,
@@ -408,6 +420,11 @@ if TYPE_CHECKING:
         float8_e8m0fnu,
     )
 
+    int_: Any
+    uint: Any
+    float_: Any
+    complex_: Any
+
 # Constants.
 e = math.e
 euler_gamma = 0.5772156649015329
@@ -460,6 +477,9 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [  # noqa: RUF022  (sorted without regard to case)
+    "UniqueAll",
+    "UniqueCounts",
+    "UniqueInverse",
     "abs",
     "absolute",
     "acos",
@@ -657,6 +677,7 @@ __all__ = [  # noqa: RUF022  (sorted without regard to case)
     "int_",
     "integer",
     "interp",
+    "intersect1d",
     "invert",
     "isclose",
     "iscomplex",
@@ -786,6 +807,8 @@ __all__ = [  # noqa: RUF022  (sorted without regard to case)
     "searchsorted",
     "select",
     "set_printoptions",
+    "setdiff1d",
+    "setxor1d",
     "shape",
     "sign",
     "signbit",
@@ -831,6 +854,12 @@ __all__ = [  # noqa: RUF022  (sorted without regard to case)
     "uint32",
     "uint64",
     "uint8",
+    "union1d",
+    "unique",
+    "unique_all",
+    "unique_counts",
+    "unique_inverse",
+    "unique_values",
     "unravel_index",
     "unsignedinteger",
     "unstack",

@@ -17,7 +17,7 @@ import numpy as np
 from mgefn import dtypes
 from mgefn.core.array_methods import Array, ArrayLike, Axis, DTypeLike
 from mgefn.core.tracer import Tracer
-from mgefn.errors import ArgumentError, AxisError, ConcretizationTypeError, ShapeError
+from mgefn.errors import ArgumentError, AxisError, ConcretizationTypeError, ShapeError, api_boundary
 from mgefn.numpy.creation import asarray
 from mgefn.ops.elementwise import convert, promoted
 from mgefn.ops.reductions import max as reduce_max
@@ -66,6 +66,7 @@ def _operands(name: str, arrays: Any, dtype: DTypeLike | None = None) -> list[An
     return promoted(name, out)
 
 
+@api_boundary
 def concatenate(arrays: Any, axis: int | None = 0, dtype: DTypeLike | None = None) -> Array:
     """Join arrays along an existing dimension, as numpy.concatenate does.
 
@@ -101,11 +102,13 @@ def concatenate(arrays: Any, axis: int | None = 0, dtype: DTypeLike | None = Non
     return concatenate_p.bind1(*xs, dimension=i)
 
 
+@api_boundary
 def concat(arrays: Sequence[ArrayLike], /, *, axis: int | None = 0) -> Array:
     """`concatenate` under its name in the array API standard."""
     return concatenate(arrays, axis)
 
 
+@api_boundary
 def stack(arrays: Any, axis: int = 0, out: None = None, dtype: DTypeLike | None = None) -> Array:
     """Join arrays of one shape along a new dimension, as numpy.stack does.
 
@@ -141,28 +144,33 @@ def _no_out(name: str, out: Any) -> None:
         raise ArgumentError(f"{name}: out must be None, since arrays are immutable. Leave it out.")
 
 
+@api_boundary
 def vstack(tup: Any, dtype: DTypeLike | None = None) -> Array:
     """Join arrays along the first dimension; vectors become rows."""
     return concatenate([atleast_2d(x) for x in _operands("vstack", tup, dtype)])
 
 
+@api_boundary
 def hstack(tup: Any, dtype: DTypeLike | None = None) -> Array:
     """Join arrays along the second dimension, vectors along their only one."""
     xs = [atleast_1d(x) for x in _operands("hstack", tup, dtype)]
     return concatenate(xs, axis=0 if xs[0].ndim == 1 else 1)
 
 
+@api_boundary
 def dstack(tup: Any, dtype: DTypeLike | None = None) -> Array:
     """Join arrays along the third dimension; those of lower rank get dimensions of size 1."""
     return concatenate([atleast_3d(x) for x in _operands("dstack", tup, dtype)], axis=2)
 
 
+@api_boundary
 def column_stack(tup: Any) -> Array:
     """Join arrays along the second dimension; vectors become columns."""
     columns = [reshape(x, (x.size, 1)) if x.ndim < 2 else x for x in _operands("column_stack", tup)]
     return concatenate(columns, axis=1)
 
 
+@api_boundary
 def block(arrays: Any) -> Array:
     """Assemble an array from nested lists of blocks, as numpy.block does."""
     depth, inner = 0, arrays
@@ -226,6 +234,7 @@ def _split(name: str, ary: ArrayLike, s: Any, axis: int, equal: bool = True) -> 
     return [slice_in_dim(x, a, builtins.max(a, b), axis=i) for a, b in itertools.pairwise(edges)]
 
 
+@api_boundary
 def split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> list[Array]:
     """Cut an array into parts along a dimension, as numpy.split does.
 
@@ -240,11 +249,13 @@ def split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> list[Array
     return _split("split", ary, indices_or_sections, axis)
 
 
+@api_boundary
 def array_split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> list[Array]:
     """`split` into parts that need not be equal: the first ones are longer by one."""
     return _split("array_split", ary, indices_or_sections, axis, equal=False)
 
 
+@api_boundary
 def vsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Array]:
     """Cut along the first dimension of two or more."""
     x = asarray(ary)
@@ -253,6 +264,7 @@ def vsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Array]:
     return _split("vsplit", x, indices_or_sections, 0)
 
 
+@api_boundary
 def hsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Array]:
     """Cut along the second dimension, vectors along their only one."""
     x = asarray(ary)
@@ -261,6 +273,7 @@ def hsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Array]:
     return _split("hsplit", x, indices_or_sections, 0 if x.ndim == 1 else 1)
 
 
+@api_boundary
 def dsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Array]:
     """Cut along the third dimension."""
     x = asarray(ary)
@@ -269,6 +282,7 @@ def dsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Array]:
     return _split("dsplit", x, indices_or_sections, 2)
 
 
+@api_boundary
 def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Array, ...]:
     """The slices of an array along a dimension, without it."""
     a = asarray(x)
@@ -289,16 +303,19 @@ def _at_least(name: str, arrays: tuple, shape_of: Callable[[tuple], tuple]) -> A
     return out[0] if len(out) == 1 else out
 
 
+@api_boundary
 def atleast_1d(*arys: ArrayLike) -> Any:
     """Arrays of rank 1 or more; a list of them for several arguments."""
     return _at_least("atleast_1d", arys, lambda s: s or (1,))
 
 
+@api_boundary
 def atleast_2d(*arys: ArrayLike) -> Any:
     """Arrays of rank 2 or more; vectors become rows."""
     return _at_least("atleast_2d", arys, lambda s: (1,) * (2 - len(s)) + s)
 
 
+@api_boundary
 def atleast_3d(*arys: ArrayLike) -> Any:
     """Arrays of rank 3 or more; vectors become (1, n, 1), matrices (m, n, 1)."""
 
@@ -310,6 +327,7 @@ def atleast_3d(*arys: ArrayLike) -> Any:
     return _at_least("atleast_3d", arys, shape_of)
 
 
+@api_boundary
 def broadcast_arrays(*args: ArrayLike) -> list[Array]:
     """The arrays, repeated to their common shape."""
     xs = [asarray(x) for x in args]
@@ -319,6 +337,7 @@ def broadcast_arrays(*args: ArrayLike) -> list[Array]:
     return [broadcast_to_shape(x, shape) for x in xs]
 
 
+@api_boundary
 def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
     """The shape to which all shapes broadcast.
 
@@ -329,11 +348,13 @@ def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
     return tuple(result_shape("broadcast_shapes", canonical, canonical)) if canonical else ()
 
 
+@api_boundary
 def permute_dims(a: ArrayLike, /, axes: Sequence[int]) -> Array:
     """`transpose` under its name in the array API standard."""
     return transpose(a, axes)
 
 
+@api_boundary
 def rollaxis(a: ArrayLike, axis: int, start: int = 0) -> Array:
     """Move a dimension back until it stands before `start`."""
     x = asarray(a)
@@ -345,6 +366,7 @@ def rollaxis(a: ArrayLike, axis: int, start: int = 0) -> Array:
     return moveaxis(x, i, end - 1 if i < end else end)
 
 
+@api_boundary
 def rot90(m: ArrayLike, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
     """Rotate by k times 90 degrees, from the first of two axes towards the second."""
     x = asarray(m)
@@ -359,6 +381,7 @@ def rot90(m: ArrayLike, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
     return swapaxes(rev(x, (j,)), i, j) if turns == 1 else rev(swapaxes(x, i, j), (j,))
 
 
+@api_boundary
 def fliplr(m: ArrayLike) -> Array:
     """Reverse the order of columns."""
     x = asarray(m)
@@ -367,6 +390,7 @@ def fliplr(m: ArrayLike) -> Array:
     return rev(x, (1,))
 
 
+@api_boundary
 def flipud(m: ArrayLike) -> Array:
     """Reverse the order of rows."""
     x = asarray(m)
@@ -375,6 +399,7 @@ def flipud(m: ArrayLike) -> Array:
     return rev(x, (0,))
 
 
+@api_boundary
 def resize(a: ArrayLike, new_shape: Any) -> Array:
     """The elements in a new shape, repeated from the start as often as it takes, or cut off."""
     x = ravel(asarray(a))
@@ -389,6 +414,7 @@ def resize(a: ArrayLike, new_shape: Any) -> Array:
     return reshape(slice_in_dim(x, 0, size), shape)
 
 
+@api_boundary
 def trim_zeros(filt: ArrayLike, trim: str = "fb", axis: Axis = None) -> Array:
     """Cut zeros off the ends of an array whose values are known.
 
@@ -474,6 +500,7 @@ def _width(value: Any) -> int:
     return n
 
 
+@api_boundary
 def pad(array: ArrayLike, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Array:
     """Put values around an array, as numpy.pad does.
 

@@ -14,7 +14,7 @@ import numpy as np
 from mgefn import dtypes
 from mgefn.core.array import scalar
 from mgefn.core.array_methods import Array, ArrayLike, Axis, DTypeLike
-from mgefn.errors import ArgumentError, DTypeError, ShapeError
+from mgefn.errors import ArgumentError, DTypeError, ShapeError, api_boundary
 from mgefn.numpy.assembling import concatenate
 from mgefn.numpy.creation import arange, asarray, ones_like, zeros, zeros_like
 from mgefn.ops import reductions
@@ -66,6 +66,7 @@ def _float(name: str, x: ArrayLike) -> Any:
     return a
 
 
+@api_boundary
 def diff(
     a: ArrayLike,
     n: int = 1,
@@ -108,6 +109,7 @@ def diff(
     return x
 
 
+@api_boundary
 def ediff1d(
     ary: ArrayLike, to_end: ArrayLike | None = None, to_begin: ArrayLike | None = None
 ) -> Array:
@@ -121,6 +123,7 @@ def ediff1d(
     return concatenate(parts)
 
 
+@api_boundary
 def gradient(
     f: ArrayLike,
     *varargs: ArrayLike,
@@ -216,6 +219,7 @@ def _gradient_along(x: Any, h: Any, axis: int, order: int) -> Any:
     return concatenate([first, inside, last], axis).astype(x.dtype)
 
 
+@api_boundary
 def trapezoid(
     y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axis: int = -1
 ) -> Array:
@@ -241,6 +245,7 @@ def trapezoid(
     return 0.5 * reductions.sum(gaps * pairs, i)
 
 
+@api_boundary
 def unwrap(
     p: ArrayLike, discont: ArrayLike | None = None, axis: int = -1, period: ArrayLike = 2 * math.pi
 ) -> Array:
@@ -263,6 +268,7 @@ def unwrap(
 # -- interpolation and convolution ----------------------------------------------------------------
 
 
+@api_boundary
 def interp(
     x: ArrayLike,
     xp: ArrayLike,
@@ -349,6 +355,7 @@ def _convolved(name: str, a: Any, v: Any, mode: str) -> Any:
     return dot_general(_windows(padded, m), rev(v, (0,)), (((1,), (0,)), ((), ())))
 
 
+@api_boundary
 def convolve(
     a: ArrayLike,
     v: ArrayLike,
@@ -373,6 +380,7 @@ def convolve(
     return out if preferred_element_type is None else out.astype(preferred_element_type)
 
 
+@api_boundary
 def correlate(
     a: ArrayLike,
     v: ArrayLike,
@@ -405,6 +413,7 @@ def _two_vectors(name: str, a: Any, v: Any, mode: str) -> tuple[Any, Any]:
 # -- polynomials ----------------------------------------------------------------------------------
 
 
+@api_boundary
 def polyval(p: ArrayLike, x: ArrayLike, *, unroll: int = 16) -> Array:
     """The polynomial with coefficients p, the highest power first, at x; by Horner's rule."""
     coefficients, at = promoted("polyval", (p, x))
@@ -416,6 +425,7 @@ def polyval(p: ArrayLike, x: ArrayLike, *, unroll: int = 16) -> Array:
     return y
 
 
+@api_boundary
 def polyadd(a1: ArrayLike, a2: ArrayLike) -> Array:
     """The sum of two polynomials, the highest power first."""
     x, y = (_at_least_vector(v) for v in promoted("polyadd", (a1, a2)))
@@ -426,6 +436,7 @@ def polyadd(a1: ArrayLike, a2: ArrayLike) -> Array:
     return x + y
 
 
+@api_boundary
 def polysub(a1: ArrayLike, a2: ArrayLike) -> Array:
     """The difference of two polynomials, the highest power first."""
     x, y = promoted("polysub", (a1, a2))
@@ -436,6 +447,7 @@ def _at_least_vector(x: Any) -> Any:
     return reshape(x, (1,)) if not x.ndim else x
 
 
+@api_boundary
 def polymul(a1: ArrayLike, a2: ArrayLike, *, trim_leading_zeros: bool = False) -> Array:
     """The product of two polynomials, the highest power first.
 
@@ -448,6 +460,7 @@ def polymul(a1: ArrayLike, a2: ArrayLike, *, trim_leading_zeros: bool = False) -
     return convolve(x, y)
 
 
+@api_boundary
 def polyder(p: ArrayLike, m: int = 1) -> Array:
     """The m-th derivative of a polynomial, the highest power first."""
     c = _float("polyder", p)
@@ -463,6 +476,7 @@ def polyder(p: ArrayLike, m: int = 1) -> Array:
     return c
 
 
+@api_boundary
 def polyint(p: ArrayLike, m: int = 1, k: ArrayLike | None = None) -> Array:
     """The m-th antiderivative of a polynomial, with the constants k (0 where left out)."""
     c = _float("polyint", p)
@@ -480,6 +494,7 @@ def polyint(p: ArrayLike, m: int = 1, k: ArrayLike | None = None) -> Array:
     return c
 
 
+@api_boundary
 def poly(seq_of_zeros: ArrayLike) -> Array:
     """The coefficients of the polynomial with these zeros, the highest power first."""
     z = _float("poly", seq_of_zeros)
@@ -495,6 +510,7 @@ def poly(seq_of_zeros: ArrayLike) -> Array:
 # -- numbers --------------------------------------------------------------------------------------
 
 
+@api_boundary
 def nan_to_num(
     x: ArrayLike,
     copy: bool = True,
@@ -525,6 +541,7 @@ def _integers(name: str, x1: Any, x2: Any) -> tuple[Any, Any]:
     return x, y
 
 
+@api_boundary
 def gcd(x1: ArrayLike, x2: ArrayLike) -> Array:
     """Greatest common divisor, elementwise; 0 and n have n."""
     x, y = _integers("gcd", x1, x2)
@@ -537,6 +554,7 @@ def gcd(x1: ArrayLike, x2: ArrayLike) -> Array:
     return x
 
 
+@api_boundary
 def lcm(x1: ArrayLike, x2: ArrayLike) -> Array:
     """Least common multiple, elementwise; 0 where one is 0."""
     x, y = _integers("lcm", x1, x2)
@@ -545,6 +563,7 @@ def lcm(x1: ArrayLike, x2: ArrayLike) -> Array:
     return where(d == 0, 0, x * (y // where(d == 0, 1, d)))
 
 
+@api_boundary
 def modf(x: ArrayLike, /, out: None = None) -> tuple[Array, Array]:
     """The fraction and the whole part of x, both with its sign, elementwise."""
     a = _float("modf", x)
@@ -555,6 +574,7 @@ def modf(x: ArrayLike, /, out: None = None) -> tuple[Array, Array]:
 _FRACTION = {2: (10, 15, 0x1F), 4: (23, 127, 0xFF), 8: (52, 1023, 0x7FF)}
 
 
+@api_boundary
 def frexp(x: ArrayLike, /) -> tuple[Array, Array]:
     """(m, e) with x = m * 2**e and 0.5 <= |m| < 1, elementwise; e is int32."""
     a = _float("frexp", x)
@@ -574,6 +594,7 @@ def frexp(x: ArrayLike, /) -> tuple[Array, Array]:
     return where(plain, ldexp(a, -exponent), a), exponent
 
 
+@api_boundary
 def ldexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """x1 * 2**x2, elementwise, right also where 2**x2 alone would overflow."""
     x = _float("ldexp", x1)
@@ -591,6 +612,7 @@ def ldexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     return y.astype(x.dtype)
 
 
+@api_boundary
 def spacing(x: ArrayLike, /) -> Array:
     """The distance from x to the next number away from 0, with the sign of x, elementwise."""
     a = _float("spacing", x)
@@ -598,17 +620,20 @@ def spacing(x: ArrayLike, /) -> Array:
     return where(isfinite(a), nextafter(a, away) - a, math.nan).astype(a.dtype)
 
 
+@api_boundary
 def i0(x: ArrayLike) -> Array:
     """The modified Bessel function of the first kind of order 0, elementwise."""
     a = _float("i0", x)
     return exp(abs(a)) * bessel_i0e(a)
 
 
+@api_boundary
 def fix(x: ArrayLike, out: None = None) -> Array:
     """x without its fraction, elementwise."""
     return trunc(x)
 
 
+@api_boundary
 def real_if_close(a: ArrayLike, tol: float = 100.0) -> Array:
     """The real part where all imaginary parts are within tol times the precision of 0.
 

@@ -24,6 +24,8 @@ from mgefn.errors import (
     ConcretizationTypeError,
     OverflowDTypeError,
     ShapeError,
+    api_boundary,
+    leave_api,
 )
 from mgefn.ops.elementwise import convert, power, promoted, where
 from mgefn.ops.indexing.select import indices
@@ -46,6 +48,7 @@ from mgefn.ops.shaping import (
 _PYTHON_NUMBERS = frozenset((bool, int, float, complex))
 
 
+@api_boundary
 def array(
     object: Any,
     dtype: DTypeLike | None = None,
@@ -103,26 +106,30 @@ def asarray(
         >>> mnp.asarray(2.0) * mnp.ones(2, mnp.float16)
         Array([2., 2.], dtype=float16)
     """
-    _check_device("asarray", device)
-    if order not in (None, "C", "F", "A", "K"):
-        raise ArgumentError(f"array: order must be 'C', 'F', 'A' or 'K', got {order!r}.")
-    new = None if dtype is None else dtypes.canonical(dtype)
-    if isinstance(a, (list, tuple, range)):
-        return _from_nested(a, new)
-    if new is None:
-        return as_array(_unwrapped(a), "array")
-    if a.__class__ is int and dtypes.is_integer(new):
-        dtypes.check_scalar_fits(a, new)
-        return ConcreteArray(np.array(a, new))
-    if isinstance(a, np.ndarray) and a.dtype != new:
-        # Straight to the asked dtype: a 64-bit input must not lose bits on the way.
-        dtypes.canonical(a.dtype)
-        x: Array = ConcreteArray(owned(a))
-    elif isinstance(a, (np.generic, int, float, complex)):
-        x = ConcreteArray(np.array(a))  # not narrowed to the default first
-    else:
-        x = as_array(_unwrapped(a), "array")
-    return _cast(x, new)
+    try:
+        _check_device("asarray", device)
+        if order not in (None, "C", "F", "A", "K"):
+            raise ArgumentError(f"array: order must be 'C', 'F', 'A' or 'K', got {order!r}.")
+        new = None if dtype is None else dtypes.canonical(dtype)
+        if isinstance(a, (list, tuple, range)):
+            return _from_nested(a, new)
+        if new is None:
+            return as_array(_unwrapped(a), "array")
+        if a.__class__ is int and dtypes.is_integer(new):
+            dtypes.check_scalar_fits(a, new)
+            return ConcreteArray(np.array(a, new))
+        if isinstance(a, np.ndarray) and a.dtype != new:
+            # Straight to the asked dtype: a 64-bit input must not lose bits on the way.
+            dtypes.canonical(a.dtype)
+            x: Array = ConcreteArray(owned(a))
+        elif isinstance(a, (np.generic, int, float, complex)):
+            x = ConcreteArray(np.array(a))  # not narrowed to the default first
+        else:
+            x = as_array(_unwrapped(a), "array")
+        return _cast(x, new)
+    except BaseException as e:
+        leave_api(e)
+        raise
 
 
 def _unwrapped(a: Any) -> Any:
@@ -213,11 +220,13 @@ def _fits(value: int, dtype: np.dtype) -> bool:
     return info.min <= value <= info.max
 
 
+@api_boundary
 def copy(a: ArrayLike, order: str | None = None) -> Array:
     """The array itself if it is one, else an array of its values: nothing writes into arrays."""
     return array(a, order=order)
 
 
+@api_boundary
 def frombuffer(buffer: Any, dtype: DTypeLike = float, count: int = -1, offset: int = 0) -> Array:
     """A one-dimensional array of the bytes of an object, as numpy.frombuffer reads them.
 
@@ -230,6 +239,7 @@ def frombuffer(buffer: Any, dtype: DTypeLike = float, count: int = -1, offset: i
     return ConcreteArray(np.array(np.frombuffer(buffer, dtypes.canonical(dtype), count, offset)))
 
 
+@api_boundary
 def fromfile(
     file: Any, dtype: DTypeLike = float, count: int = -1, sep: str = "", offset: int = 0
 ) -> Array:
@@ -237,16 +247,19 @@ def fromfile(
     return ConcreteArray(np.fromfile(file, dtypes.canonical(dtype), count, sep, offset))
 
 
+@api_boundary
 def fromiter(iter: Any, dtype: DTypeLike, count: int = -1) -> Array:
     """A one-dimensional array of the numbers an iterator gives."""
     return ConcreteArray(np.fromiter(iter, dtypes.canonical(dtype), count))
 
 
+@api_boundary
 def fromstring(string: str, dtype: DTypeLike = float, count: int = -1, *, sep: str) -> Array:
     """A one-dimensional array of the numbers in a text, between separators."""
     return ConcreteArray(np.fromstring(string, dtypes.canonical(dtype), count, sep=sep))
 
 
+@api_boundary
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Array:
     """An array of what another library holds, by the DLPack protocol; the values are copied."""
     _check_device("from_dlpack", device)
@@ -255,6 +268,7 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
     return ConcreteArray(np.array(np.from_dlpack(x)))
 
 
+@api_boundary
 def fromfunction(
     function: Callable[..., Any], shape: Any, *, dtype: DTypeLike = float, **kwargs: Any
 ) -> Any:
@@ -278,6 +292,7 @@ def _dtype_or_float(dtype: DTypeLike | None) -> np.dtype:
     return dtypes.default_float() if dtype is None else dtypes.canonical(dtype)
 
 
+@api_boundary
 def zeros(shape: Shape, dtype: DTypeLike | None = None, *, device: Any = None) -> Array:
     """An array of zeros; the default dtype is float32.
 
@@ -290,18 +305,21 @@ def zeros(shape: Shape, dtype: DTypeLike | None = None, *, device: Any = None) -
     return _filled(0, canonical_shape("zeros", shape), _dtype_or_float(dtype))
 
 
+@api_boundary
 def ones(shape: Shape, dtype: DTypeLike | None = None, *, device: Any = None) -> Array:
     """An array of ones; the default dtype is float32."""
     _check_device("ones", device)
     return _filled(1, canonical_shape("ones", shape), _dtype_or_float(dtype))
 
 
+@api_boundary
 def empty(shape: Shape, dtype: DTypeLike | None = None, *, device: Any = None) -> Array:
     """An array of zeros: programs are pure, so there are no values left to chance."""
     _check_device("empty", device)
     return _filled(0, canonical_shape("empty", shape), _dtype_or_float(dtype))
 
 
+@api_boundary
 def full(
     shape: Shape, fill_value: ArrayLike, dtype: DTypeLike | None = None, *, device: Any = None
 ) -> Array:
@@ -342,10 +360,15 @@ def zeros_like(
     a: Any, dtype: DTypeLike | None = None, shape: Any = None, *, device: Any = None
 ) -> Array:
     """Zeros of the shape and dtype of `a`, which may be anything with a shape and a dtype."""
-    _check_device("zeros_like", device)
-    return _filled(0, *_like("zeros_like", a, dtype, shape))
+    try:
+        _check_device("zeros_like", device)
+        return _filled(0, *_like("zeros_like", a, dtype, shape))
+    except BaseException as e:
+        leave_api(e)
+        raise
 
 
+@api_boundary
 def ones_like(
     a: Any, dtype: DTypeLike | None = None, shape: Any = None, *, device: Any = None
 ) -> Array:
@@ -354,6 +377,7 @@ def ones_like(
     return _filled(1, *_like("ones_like", a, dtype, shape))
 
 
+@api_boundary
 def empty_like(
     prototype: Any, dtype: DTypeLike | None = None, shape: Any = None, *, device: Any = None
 ) -> Array:
@@ -362,6 +386,7 @@ def empty_like(
     return _filled(0, *_like("empty_like", prototype, dtype, shape))
 
 
+@api_boundary
 def full_like(
     a: Any,
     fill_value: ArrayLike,
@@ -400,6 +425,7 @@ def _known_number(name: str, what: str, x: Any) -> Any:
     return value if isinstance(value, (bool, int, float, complex)) else float(data)
 
 
+@api_boundary
 def arange(
     start: Any,
     stop: Any = None,
@@ -447,6 +473,7 @@ def arange(
     return ConcreteArray(quietly(data.astype, new))
 
 
+@api_boundary
 def linspace(
     start: ArrayLike,
     stop: ArrayLike,
@@ -510,6 +537,7 @@ def _floor(x: Any) -> Any:
     return from_complex - from_complex % 1
 
 
+@api_boundary
 def logspace(
     start: ArrayLike,
     stop: ArrayLike,
@@ -525,6 +553,7 @@ def logspace(
     return out if dtype is None else convert(out, dtypes.canonical(dtype))
 
 
+@api_boundary
 def geomspace(
     start: ArrayLike,
     stop: ArrayLike,
@@ -552,6 +581,7 @@ def geomspace(
 # -- from index formulas --------------------------------------------------------------------------
 
 
+@api_boundary
 def eye(
     N: int,
     M: int | None = None,
@@ -571,17 +601,21 @@ def eye(
     shape = canonical_shape("eye", (N, N if M is None else M))
     new = _dtype_or_float(dtype)
     if state.current is None and not isinstance(k, Array):
-        return ConcreteArray(np.eye(*shape, operator.index(k), np.dtype(bool)).astype(new))
+        return ConcreteArray(
+            np.eye(shape[0], shape[1], operator.index(k), np.dtype(bool)).astype(new)
+        )
     index = dtypes.default_int()
     on = broadcasted_iota(index, shape, 0) + k == broadcasted_iota(index, shape, 1)
     return convert(on, new)
 
 
+@api_boundary
 def identity(n: int, dtype: DTypeLike | None = None) -> Array:
     """The identity matrix of shape (n, n)."""
     return eye(n, dtype=dtype)
 
 
+@api_boundary
 def meshgrid(
     *xi: ArrayLike, copy: bool = True, sparse: bool = False, indexing: str = "xy"
 ) -> list[Array]:
@@ -713,32 +747,38 @@ def _window(name: str, M: int, formula: Callable[[int], np.ndarray]) -> Array:
     return ConcreteArray(formula(operator.index(M)).astype(dtypes.default_float()))
 
 
+@api_boundary
 def bartlett(M: int) -> Array:
     """The triangular window of M points that ends in zeros."""
     return _window("bartlett", M, np.bartlett)
 
 
+@api_boundary
 def blackman(M: int) -> Array:
     """The Blackman window of M points."""
     return _window("blackman", M, np.blackman)
 
 
+@api_boundary
 def hamming(M: int) -> Array:
     """The Hamming window of M points."""
     return _window("hamming", M, np.hamming)
 
 
+@api_boundary
 def hanning(M: int) -> Array:
     """The Hann window of M points."""
     return _window("hanning", M, np.hanning)
 
 
+@api_boundary
 def kaiser(M: int, beta: Any) -> Array:
     """The Kaiser window of M points with the shape parameter beta, a known number."""
     b = _known_number("kaiser", "beta", beta)
     return _window("kaiser", M, lambda m: np.kaiser(m, b))
 
 
+@api_boundary
 def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Array:
     """Powers of the elements of a vector as columns, the highest first unless `increasing`."""
     a = asarray(x)

@@ -9,7 +9,7 @@ from typing import Any
 
 from mgefn.api.batch import vmap
 from mgefn.core.array_methods import Array, ArrayLike
-from mgefn.errors import ArgumentError, ShapeError
+from mgefn.errors import ArgumentError, ShapeError, api_boundary
 from mgefn.numpy.assembling import broadcast_shapes
 from mgefn.numpy.creation import asarray
 from mgefn.ops.shaping import expand_dims, normalize_axis, squeeze
@@ -32,6 +32,7 @@ def _parsed(signature: str) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]
     return sides[0], sides[1]
 
 
+@api_boundary
 def vectorize(
     pyfunc: Callable[..., Any],
     *,
@@ -163,6 +164,7 @@ def _check_outputs(
             )
 
 
+@api_boundary
 def apply_along_axis(
     func1d: Callable[..., Any], axis: int, arr: ArrayLike, *args: Any, **kwargs: Any
 ) -> Any:
@@ -188,6 +190,7 @@ def apply_along_axis(
     return fun(x)
 
 
+@api_boundary
 def apply_over_axes(
     func: Callable[[Any, int], Any], a: ArrayLike, axes: int | Sequence[int]
 ) -> Array:

@@ -10,7 +10,7 @@ import numpy as np
 from mgefn import dtypes
 from mgefn.core.array import scalar
 from mgefn.core.array_methods import Array, ArrayLike, DTypeLike
-from mgefn.errors import ArgumentError, DTypeError
+from mgefn.errors import ArgumentError, DTypeError, api_boundary
 from mgefn.numpy.creation import asarray
 from mgefn.ops import reductions
 from mgefn.ops.elementwise import (
@@ -26,22 +26,26 @@ from mgefn.ops.elementwise import (
 from mgefn.ops.shaping import normalize_axes
 
 
+@api_boundary
 def shape(a: ArrayLike) -> tuple[int, ...]:
     """The shape of an array or of what can become one."""
     return a.shape if isinstance(a, (Array, np.ndarray)) else asarray(a).shape
 
 
+@api_boundary
 def ndim(a: ArrayLike) -> int:
     """The number of dimensions."""
     return len(shape(a))
 
 
+@api_boundary
 def size(a: ArrayLike, axis: int | tuple[int, ...] | None = None) -> int:
     """The number of elements, or the size along axes."""
     sizes = shape(a)
     return math.prod(sizes[i] for i in normalize_axes("size", axis, len(sizes)))
 
 
+@api_boundary
 def isscalar(element: Any) -> bool:
     """Is it a number, or an array of rank 0?"""
     return isinstance(element, (np.generic, bool, int, float, complex)) or (
@@ -53,26 +57,31 @@ def _dtype_of(x: Any) -> np.dtype:
     return dtypes.dtype_and_weak(x if hasattr(x, "dtype") else asarray(x))[0]
 
 
+@api_boundary
 def iscomplexobj(x: Any) -> bool:
     """Does the array have a complex dtype, whatever its values?"""
     return dtypes.is_complex(_dtype_of(x))
 
 
+@api_boundary
 def isrealobj(x: Any) -> bool:
     """Has the array a dtype that is not complex?"""
     return not iscomplexobj(x)
 
 
+@api_boundary
 def iscomplex(x: ArrayLike) -> Array:
     """Is the imaginary part other than 0? Elementwise."""
     return imag(x) != 0
 
 
+@api_boundary
 def isreal(x: ArrayLike) -> Array:
     """Is the imaginary part 0? Elementwise."""
     return imag(x) == 0
 
 
+@api_boundary
 def isposinf(x: ArrayLike, /, out: None = None) -> Array:
     """Is x positive infinity? Elementwise."""
     (a,) = promoted("isposinf", (x,))
@@ -81,6 +90,7 @@ def isposinf(x: ArrayLike, /, out: None = None) -> Array:
     return a == math.inf
 
 
+@api_boundary
 def isneginf(x: ArrayLike, /, out: None = None) -> Array:
     """Is x negative infinity? Elementwise."""
     (a,) = promoted("isneginf", (x,))
@@ -100,6 +110,7 @@ _KINDS = {
 }
 
 
+@api_boundary
 def isdtype(dtype: DTypeLike, kind: Any) -> bool:
     """Is a dtype of a kind, or of one of several, as the array API standard names them?
 
@@ -126,6 +137,7 @@ def isdtype(dtype: DTypeLike, kind: Any) -> bool:
     return False
 
 
+@api_boundary
 def isclose(
     a: ArrayLike,
     b: ArrayLike,
@@ -149,6 +161,7 @@ def isclose(
     return result | (isnan(x) & isnan(y)) if equal_nan else result
 
 
+@api_boundary
 def allclose(
     a: ArrayLike,
     b: ArrayLike,
@@ -160,6 +173,7 @@ def allclose(
     return reductions.all(isclose(a, b, rtol, atol, equal_nan))
 
 
+@api_boundary
 def array_equal(a1: ArrayLike, a2: ArrayLike, equal_nan: bool = False) -> Array:
     """Have the arrays one shape and equal elements? A boolean of rank 0."""
     x, y = asarray(a1), asarray(a2)
@@ -171,6 +185,7 @@ def array_equal(a1: ArrayLike, a2: ArrayLike, equal_nan: bool = False) -> Array:
     return reductions.all(same)
 
 
+@api_boundary
 def array_equiv(a1: ArrayLike, a2: ArrayLike) -> Array:
     """Do the arrays broadcast together and have equal elements then?"""
     x, y = asarray(a1), asarray(a2)
@@ -181,6 +196,7 @@ def array_equiv(a1: ArrayLike, a2: ArrayLike) -> Array:
     return reductions.all(equal(x, y))
 
 
+@api_boundary
 def array_repr(
     arr: Any,
     max_line_width: int | None = None,
@@ -191,6 +207,7 @@ def array_repr(
     return np.array_repr(np.asarray(arr), max_line_width, precision, suppress_small)
 
 
+@api_boundary
 def array_str(
     a: Any,
     max_line_width: int | None = None,

@@ -13,7 +13,7 @@ from typing import Any
 
 from mgefn import dtypes
 from mgefn.core.array_methods import Array, ArrayLike, Axis
-from mgefn.errors import ArgumentError, ShapeError
+from mgefn.errors import ArgumentError, ShapeError, api_boundary
 from mgefn.numpy.creation import asarray, eye
 from mgefn.ops import contractions, reductions
 from mgefn.ops.contractions import (
@@ -23,7 +23,8 @@ from mgefn.ops.contractions import (
 )
 from mgefn.ops.elementwise import abs as absolute
 from mgefn.ops.elementwise import conj, power, promoted, real, sqrt, square
-from mgefn.ops.indexing import select
+from mgefn.ops.indexing.select import diagonal as _diagonal
+from mgefn.ops.indexing.select import trace as _trace
 from mgefn.ops.shaping import (
     broadcast_to_shape,
     expand_dims,
@@ -50,6 +51,7 @@ __all__ = [
 ]
 
 
+@api_boundary
 def norm(x: ArrayLike, ord: Any = None, axis: Axis = None, keepdims: bool = False) -> Array:
     """Norm of vectors or matrices, as numpy.linalg.norm gives it.
 
@@ -136,6 +138,7 @@ def _matrix_norm(x: Any, ord: Any, axes: tuple[int, ...], keepdims: bool) -> Any
     return reshape(out, tuple(n for i, n in enumerate(x.shape) if i not in axes))
 
 
+@api_boundary
 def vector_norm(
     x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False, ord: Any = 2
 ) -> Array:
@@ -144,6 +147,7 @@ def vector_norm(
     return _vector_norm(a, ord, normalize_axes("vector_norm", axis, a.ndim), keepdims)
 
 
+@api_boundary
 def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: Any = "fro") -> Array:
     """Norm of the matrices in the last two dimensions; ord as for `norm`."""
     (a,) = promoted("matrix_norm", (x,), inexact=True)
@@ -152,6 +156,7 @@ def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: Any = "fro") ->
     return _matrix_norm(a, ord, (a.ndim - 2, a.ndim - 1), keepdims)
 
 
+@api_boundary
 def matrix_power(a: ArrayLike, n: int) -> Array:
     """Square matrices multiplied by themselves n - 1 times, n >= 0; n = 0 gives the identity.
 
@@ -179,6 +184,7 @@ def matrix_power(a: ArrayLike, n: int) -> Array:
     return result
 
 
+@api_boundary
 def multi_dot(arrays: Sequence[ArrayLike], *, precision: Any = None) -> Array:
     """Product of two or more matrices, in the order that takes the fewest multiplications.
 
@@ -210,8 +216,11 @@ def multi_dot(arrays: Sequence[ArrayLike], *, precision: Any = None) -> Array:
             todo += [(i, k), (k + 1, j)]
     product: dict[tuple[int, int], Any] = {}
     for i, j in reversed(made):
-        k = order.get((i, j), i)
-        product[i, j] = xs[i] if i == j else matmul(product[i, k], product[k + 1, j])
+        if i == j:
+            product[i, j] = xs[i]
+        else:
+            k = order[i, j]
+            product[i, j] = matmul(product[i, k], product[k + 1, j])
     out = product[0, len(xs) - 1]
     shape = (() if first else out.shape[:1]) + (() if last else out.shape[1:])
     return reshape(out, shape)
@@ -233,6 +242,7 @@ def _chain_order(sizes: Sequence[int]) -> dict[tuple[int, int], int]:
     return order
 
 
+@api_boundary
 def outer(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Products of all pairs of elements of two vectors."""
     a, b = asarray(x1), asarray(x2)
@@ -241,6 +251,7 @@ def outer(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     return contractions.outer(a, b)
 
 
+@api_boundary
 def cross(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Array:
     """Vector product of vectors of 3 elements along an axis."""
     a, b = asarray(x1), asarray(x2)
@@ -250,14 +261,16 @@ def cross(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Array:
     return contractions.cross(a, b, axis=axis)
 
 
+@api_boundary
 def diagonal(x: ArrayLike, /, *, offset: int = 0) -> Array:
     """The diagonals of the matrices in the last two dimensions."""
-    return select.diagonal(x, offset, -2, -1)
+    return _diagonal(x, offset, -2, -1)
 
 
+@api_boundary
 def trace(x: ArrayLike, /, *, offset: int = 0, dtype: Any = None) -> Array:
     """The sums of the diagonals of the matrices in the last two dimensions."""
     a = asarray(x)
     if a.ndim < 2:
         raise ShapeError(f"trace: needs rank 2 or more, got {a.aval}.")
-    return select.trace(a, offset, -2, -1, dtype)
+    return _trace(a, offset, -2, -1, dtype)

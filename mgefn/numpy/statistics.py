@@ -13,7 +13,13 @@ from mgefn import dtypes
 from mgefn.core.array import scalar
 from mgefn.core.array_methods import Array, ArrayLike, DTypeLike
 from mgefn.core.tracer import Tracer
-from mgefn.errors import ArgumentError, ConcretizationTypeError, DTypeError, ShapeError
+from mgefn.errors import (
+    ArgumentError,
+    ConcretizationTypeError,
+    DTypeError,
+    ShapeError,
+    api_boundary,
+)
 from mgefn.numpy.assembling import concatenate
 from mgefn.numpy.calculus import diff
 from mgefn.numpy.creation import asarray, linspace, ones_like, zeros
@@ -26,6 +32,7 @@ from mgefn.ops.shaping import ravel, reshape, rev, transpose
 from mgefn.ops.sorting import searchsorted
 
 
+@api_boundary
 def cov(
     m: ArrayLike,
     y: ArrayLike | None = None,
@@ -93,6 +100,7 @@ def _variables(x: Any, rowvar: bool) -> Any:
     return transpose(x) if not rowvar and x.shape[0] != 1 else x
 
 
+@api_boundary
 def corrcoef(
     x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, dtype: DTypeLike | None = None
 ) -> Array:
@@ -107,6 +115,7 @@ def corrcoef(
     return clip(c, -1, 1)
 
 
+@api_boundary
 def bincount(
     x: ArrayLike,
     weights: ArrayLike | None = None,
@@ -145,6 +154,7 @@ def bincount(
     return zeros((n,), w.dtype).at[index].add(w, mode="drop")
 
 
+@api_boundary
 def digitize(
     x: ArrayLike, bins: ArrayLike, right: bool = False, *, method: str | None = None
 ) -> Array:
@@ -169,6 +179,7 @@ def digitize(
     return where(edges[-1] >= edges[0], rising, falling)
 
 
+@api_boundary
 def histogram_bin_edges(
     a: ArrayLike, bins: Any = 10, range: Any = None, weights: ArrayLike | None = None
 ) -> Array:
@@ -197,6 +208,7 @@ def _bin_numbers(x: Any, edges: Any) -> Any:
     return where((x < edges[0]) | (x > edges[-1]) | (x != x), n, index)
 
 
+@api_boundary
 def histogram(
     a: ArrayLike,
     bins: Any = 10,
@@ -229,6 +241,7 @@ def histogram(
     return counts, edges
 
 
+@api_boundary
 def histogramdd(
     sample: ArrayLike,
     bins: Any = 10,
@@ -277,6 +290,7 @@ def histogramdd(
     return counts, edges
 
 
+@api_boundary
 def histogram2d(
     x: ArrayLike,
     y: ArrayLike,

@@ -20,7 +20,7 @@ from mgefn.core.array_methods import METHODS, Array, ArrayLike, DTypeLike, metho
 from mgefn.core.avals import ShapedArray, is_undefined
 from mgefn.core.interpreter import state
 from mgefn.core.primitive import Primitive
-from mgefn.errors import ArgumentError, AxisError, DTypeError, ShapeError
+from mgefn.errors import ArgumentError, AxisError, DTypeError, ShapeError, api_boundary, leave_api
 from mgefn.ops.elementwise import conj, convert, multiply, promoted
 from mgefn.ops.shaping import (
     broadcast_in_dim,
@@ -48,6 +48,7 @@ DimensionNumbers = tuple[tuple[Dims, Dims], tuple[Dims, Dims]]
 dot_general_p = Primitive("dot_general", bilinear=True)
 
 
+@api_boundary
 def dot_general(
     lhs: ArrayLike,
     rhs: ArrayLike,
@@ -242,28 +243,32 @@ def matmul(
         >>> mnp.array([[1.0, 2.0], [3.0, 4.0]]) @ mnp.array([1.0, -1.0])
         Array([-1., -1.], dtype=float32)
     """
-    if (
-        state.current is None
-        and x1.__class__ is ConcreteArray
-        and x2.__class__ is ConcreteArray
-        and preferred_element_type is None
-    ):
-        a, b = x1._data, x2._data
-        if a.dtype is b.dtype and a.dtype in _DIRECT:
-            try:
-                if a.ndim <= 2 or b.ndim > 2:
-                    out = state.quiet(np.matmul, a, b)
+    try:
+        if (
+            state.current is None
+            and x1.__class__ is ConcreteArray
+            and x2.__class__ is ConcreteArray
+            and preferred_element_type is None
+        ):
+            a, b = x1._data, x2._data
+            if a.dtype is b.dtype and a.dtype in _DIRECT:
+                try:
+                    if a.ndim <= 2 or b.ndim > 2:
+                        out = state.quiet(np.matmul, a, b)
+                    else:
+                        # A stack of matrices times one matrix is one large product.
+                        rows = a.reshape(-1, a.shape[-1])
+                        out = state.quiet(np.matmul, rows, b).reshape(a.shape[:-1] + b.shape[1:])
+                except (RuntimeError, ValueError):
+                    pass  # a context entered twice, or shapes that do not fit: the slow way tells
                 else:
-                    # A stack of matrices times one matrix is one large product.
-                    rows = a.reshape(-1, a.shape[-1])
-                    out = state.quiet(np.matmul, rows, b).reshape(a.shape[:-1] + b.shape[1:])
-            except (RuntimeError, ValueError):
-                pass  # a context entered twice, or shapes that do not fit: the slow way tells
-            else:
-                if out.__class__ is not np.ndarray:
-                    out = np.asarray(out)
-                return ConcreteArray(out, x1._weak and x2._weak)
-    return _matmul("matmul", x1, x2, preferred_element_type)
+                    if out.__class__ is not np.ndarray:
+                        out = np.asarray(out)
+                    return ConcreteArray(out, x1._weak and x2._weak)
+        return _matmul("matmul", x1, x2, preferred_element_type)
+    except BaseException as e:
+        leave_api(e)
+        raise
 
 
 def _matmul(name: str, x1: ArrayLike, x2: ArrayLike, preferred: DTypeLike = None) -> Any:
@@ -348,32 +353,36 @@ def dot(
     Raises:
         ShapeError: the sizes k differ.
     """
-    if (
-        state.current is None
-        and a.__class__ is ConcreteArray
-        and b.__class__ is ConcreteArray
-        and preferred_element_type is None
-    ):
-        x, y = a._data, b._data
-        if x.dtype is y.dtype and x.dtype in _DIRECT and 0 < x.ndim <= 2 and 0 < y.ndim <= 2:
-            try:
-                out = state.quiet(np.matmul, x, y)
-            except (RuntimeError, ValueError):
-                pass  # a context entered twice, or shapes that do not fit: the slow way tells
-            else:
-                if out.__class__ is not np.ndarray:
-                    out = np.asarray(out)
-                return ConcreteArray(out, a._weak and b._weak)
-    x, y = promoted("dot", (a, b))
-    if not x.ndim or not y.ndim:
-        return _product("dot", x, y, preferred_element_type)
-    k_axis = y.ndim - 2 if y.ndim > 1 else 0
-    if x.shape[-1] != y.shape[k_axis]:
-        raise ShapeError(
-            f"dot: a.shape[-1] must equal b.shape[{-2 if y.ndim > 1 else -1}], got a {x.aval} and "
-            f"b {y.aval}. Transpose one of them?"
-        )
-    return _dot_general(x, y, (((x.ndim - 1,), (k_axis,)), ((), ())), preferred_element_type)
+    try:
+        if (
+            state.current is None
+            and a.__class__ is ConcreteArray
+            and b.__class__ is ConcreteArray
+            and preferred_element_type is None
+        ):
+            x, y = a._data, b._data
+            if x.dtype is y.dtype and x.dtype in _DIRECT and 0 < x.ndim <= 2 and 0 < y.ndim <= 2:
+                try:
+                    out = state.quiet(np.matmul, x, y)
+                except (RuntimeError, ValueError):
+                    pass  # a context entered twice, or shapes that do not fit: the slow way tells
+                else:
+                    if out.__class__ is not np.ndarray:
+                        out = np.asarray(out)
+                    return ConcreteArray(out, a._weak and b._weak)
+        x, y = promoted("dot", (a, b))
+        if not x.ndim or not y.ndim:
+            return _product("dot", x, y, preferred_element_type)
+        k_axis = y.ndim - 2 if y.ndim > 1 else 0
+        if x.shape[-1] != y.shape[k_axis]:
+            raise ShapeError(
+                f"dot: a.shape[-1] must equal b.shape[{-2 if y.ndim > 1 else -1}], got a {x.aval} "
+                f"and b {y.aval}. Transpose one of them?"
+            )
+        return _dot_general(x, y, (((x.ndim - 1,), (k_axis,)), ((), ())), preferred_element_type)
+    except BaseException as e:
+        leave_api(e)
+        raise
 
 
 def _product(name: str, x: Any, y: Any, preferred: DTypeLike) -> Any:
@@ -385,6 +394,7 @@ def _product(name: str, x: Any, y: Any, preferred: DTypeLike) -> Any:
     return multiply(x, y)
 
 
+@api_boundary
 def vdot(
     a: ArrayLike,
     b: ArrayLike,
@@ -400,6 +410,7 @@ def vdot(
 
 
 @method("vecdot")
+@api_boundary
 def vecdot(
     x1: ArrayLike,
     x2: ArrayLike,
@@ -420,6 +431,7 @@ def vecdot(
 
 
 @method("matvec")
+@api_boundary
 def matvec(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Matrices (..., m, n) times vectors (..., n), as numpy.matvec gives it."""
     a, b = promoted("matvec", (x1, x2))
@@ -433,6 +445,7 @@ def matvec(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 
 @method("vecmat")
+@api_boundary
 def vecmat(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Conjugated vectors (..., n) times matrices (..., n, m), as numpy.vecmat gives it."""
     a, b = promoted("vecmat", (x1, x2))
@@ -443,6 +456,7 @@ def vecmat(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     return squeeze(_matmul("vecmat", expand_dims(conj(a), -2), b), -2)
 
 
+@api_boundary
 def inner(
     a: ArrayLike,
     b: ArrayLike,
@@ -460,6 +474,7 @@ def inner(
     return _dot_general(x, y, numbers, preferred_element_type)
 
 
+@api_boundary
 def outer(a: ArrayLike, b: ArrayLike, out: None = None) -> Array:
     """Products of all pairs of elements, as numpy.outer gives them: shape (a.size, b.size)."""
     if out is not None:
@@ -468,6 +483,7 @@ def outer(a: ArrayLike, b: ArrayLike, out: None = None) -> Array:
     return multiply(reshape(x, (x.size, 1)), reshape(y, (1, y.size)))
 
 
+@api_boundary
 def tensordot(
     a: ArrayLike,
     b: ArrayLike,
@@ -517,6 +533,7 @@ def tensordot(
     return _dot_general(x, y, ((lc, rc), ((), ())), preferred_element_type)
 
 
+@api_boundary
 def kron(a: ArrayLike, b: ArrayLike) -> Array:
     """Kronecker product, as numpy.kron gives it: blocks of b scaled by the elements of a."""
     x, y = promoted("kron", (a, b))
@@ -529,6 +546,7 @@ def kron(a: ArrayLike, b: ArrayLike) -> Array:
     return reshape(multiply(x, y), shape)
 
 
+@api_boundary
 def cross(
     a: ArrayLike,
     b: ArrayLike,
@@ -586,6 +604,7 @@ def _rolled(x: Any, by: int) -> Any:
 # -- lax ------------------------------------------------------------------------------------------
 
 
+@api_boundary
 def lax_dot(
     lhs: ArrayLike,
     rhs: ArrayLike,
@@ -610,6 +629,7 @@ def lax_dot(
     return dot(x, y, preferred_element_type=preferred_element_type)
 
 
+@api_boundary
 def batch_matmul(lhs: ArrayLike, rhs: ArrayLike, precision: Any = None) -> Array:
     """Products of stacks of matrices whose leading dimensions are equal.
 
@@ -632,6 +652,7 @@ def batch_matmul(lhs: ArrayLike, rhs: ArrayLike, precision: Any = None) -> Array
 Label = str | int
 
 
+@api_boundary
 def einsum(
     subscripts: Any,
     /,
@@ -963,6 +984,7 @@ def _outer(
     return _product("einsum", a, b, preferred)
 
 
+@api_boundary
 def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = "auto") -> tuple[list, Any]:
     """The order in which einsum would contract, and a description, as numpy.einsum_path."""
     import opt_einsum  # here, because few programs need it

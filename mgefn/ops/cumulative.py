@@ -22,7 +22,7 @@ from mgefn.core.array import scalar
 from mgefn.core.array_methods import Array, ArrayLike, DTypeLike, method
 from mgefn.core.avals import ShapedArray
 from mgefn.core.primitive import Primitive
-from mgefn.errors import ArgumentError, AxisError, DTypeError
+from mgefn.errors import ArgumentError, AxisError, DTypeError, api_boundary
 from mgefn.ops.elementwise import (
     add_p,
     astype,
@@ -180,6 +180,7 @@ def _along(primitive: Primitive, operand: Any, axis: int, reverse: bool) -> Arra
     return checked(primitive, x, axis=axis, reverse=bool(reverse))
 
 
+@api_boundary
 def cumsum_along(operand: ArrayLike, axis: int = 0, reverse: bool = False) -> Array:
     """Cumulative sum along an axis in the operand's own dtype: jax.lax.cumsum.
 
@@ -191,6 +192,7 @@ def cumsum_along(operand: ArrayLike, axis: int = 0, reverse: bool = False) -> Ar
     return _along(cumsum_p, operand, axis, reverse)
 
 
+@api_boundary
 def cumprod_along(operand: ArrayLike, axis: int = 0, reverse: bool = False) -> Array:
     """Cumulative product along an axis in the operand's own dtype: jax.lax.cumprod.
 
@@ -199,16 +201,19 @@ def cumprod_along(operand: ArrayLike, axis: int = 0, reverse: bool = False) -> A
     return _along(cumprod_p, operand, axis, reverse)
 
 
+@api_boundary
 def cummax_along(operand: ArrayLike, axis: int = 0, reverse: bool = False) -> Array:
     """Cumulative maximum along an axis: jax.lax.cummax. From a NaN on, NaN."""
     return _along(cummax_p, operand, axis, reverse)
 
 
+@api_boundary
 def cummin_along(operand: ArrayLike, axis: int = 0, reverse: bool = False) -> Array:
     """Cumulative minimum along an axis: jax.lax.cummin. From a NaN on, NaN."""
     return _along(cummin_p, operand, axis, reverse)
 
 
+@api_boundary
 def cumlogsumexp_along(operand: ArrayLike, axis: int = 0, reverse: bool = False) -> Array:
     """Cumulative log(sum(exp(x))) along an axis, safe from overflow: jax.lax.cumlogsumexp."""
     (x,) = promoted("cumlogsumexp", (operand,), inexact=True)
@@ -237,6 +242,7 @@ def _accumulated(
 
 
 @method("cumsum")
+@api_boundary
 def cumsum(
     a: ArrayLike, axis: int | None = None, dtype: DTypeLike = None, out: None = None
 ) -> Array:
@@ -257,6 +263,7 @@ def cumsum(
 
 
 @method("cumprod")
+@api_boundary
 def cumprod(
     a: ArrayLike, axis: int | None = None, dtype: DTypeLike = None, out: None = None
 ) -> Array:
@@ -279,6 +286,7 @@ def _nan_replaced(name: str, a: Any, fill: int) -> Any:
     return select_n_p.bind1(ne_p.bind1(x, x), x, scalar(fill, x.dtype))
 
 
+@api_boundary
 def nancumsum(
     a: ArrayLike, axis: int | None = None, dtype: DTypeLike = None, out: None = None
 ) -> Array:
@@ -286,6 +294,7 @@ def nancumsum(
     return cumsum(_nan_replaced("nancumsum", a, 0), axis, dtype, out)
 
 
+@api_boundary
 def nancumprod(
     a: ArrayLike, axis: int | None = None, dtype: DTypeLike = None, out: None = None
 ) -> Array:
@@ -293,6 +302,7 @@ def nancumprod(
     return cumprod(_nan_replaced("nancumprod", a, 1), axis, dtype, out)
 
 
+@api_boundary
 def cumulative_sum(
     x: ArrayLike,
     /,
@@ -314,6 +324,7 @@ def cumulative_sum(
     return _cumulative("cumulative_sum", cumsum, 0, x, axis, dtype, include_initial)
 
 
+@api_boundary
 def cumulative_prod(
     x: ArrayLike,
     /,

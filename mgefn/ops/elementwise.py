@@ -27,7 +27,14 @@ from mgefn.core.array_methods import METHODS, Array, ArrayLike, DTypeLike, metho
 from mgefn.core.avals import ShapedArray, Zero, is_undefined
 from mgefn.core.interpreter import state
 from mgefn.core.primitive import Primitive
-from mgefn.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError
+from mgefn.errors import (
+    ArgumentError,
+    DTypeError,
+    ShapeError,
+    UnsupportedError,
+    api_boundary,
+    leave_api,
+)
 from mgefn.ops.shaping import (
     broadcast_in_dim,
     broadcast_to_shape,
@@ -461,6 +468,7 @@ def _integer_pow_slope(x: Any, y: int) -> Any:
     return y * integer_pow(x, y - 1)
 
 
+@api_boundary
 def integer_pow(x: ArrayLike, y: int) -> Array:
     """x raised to the power of a Python integer.
 
@@ -483,25 +491,41 @@ def integer_pow(x: ArrayLike, y: int) -> Array:
 @method("add")
 def add(x: ArrayLike, y: ArrayLike, /) -> Array:
     """x + y, elementwise, as numpy.add gives it."""
-    return binary(add_p, x, y)
+    try:
+        return binary(add_p, x, y)
+    except BaseException as e:
+        leave_api(e)
+        raise
 
 
 @method("subtract")
 def subtract(x: ArrayLike, y: ArrayLike, /) -> Array:
     """x - y, elementwise, as numpy.subtract gives it."""
-    return binary(sub_p, x, y)
+    try:
+        return binary(sub_p, x, y)
+    except BaseException as e:
+        leave_api(e)
+        raise
 
 
 @method("multiply")
 def multiply(x: ArrayLike, y: ArrayLike, /) -> Array:
     """x * y, elementwise, as numpy.multiply gives it."""
-    return binary(mul_p, x, y)
+    try:
+        return binary(mul_p, x, y)
+    except BaseException as e:
+        leave_api(e)
+        raise
 
 
 @method("true_divide")
 def true_divide(x: ArrayLike, y: ArrayLike, /) -> Array:
     """x / y, elementwise; integers are divided as floats, as numpy.true_divide does."""
-    return binary(div_p, x, y, inexact=True)
+    try:
+        return binary(div_p, x, y, inexact=True)
+    except BaseException as e:
+        leave_api(e)
+        raise
 
 
 divide = true_divide
@@ -510,16 +534,22 @@ divide = true_divide
 @method("negative")
 def negative(x: ArrayLike, /) -> Array:
     """-x, elementwise."""
-    return unary(neg_p, x)
+    try:
+        return unary(neg_p, x)
+    except BaseException as e:
+        leave_api(e)
+        raise
 
 
 @method("positive")
+@api_boundary
 def positive(x: ArrayLike, /) -> Array:
     """+x: the array itself."""
     return promoted("positive", (x,))[0]
 
 
 @method("floor_divide")
+@api_boundary
 def floor_divide(x: ArrayLike, y: ArrayLike, /) -> Array:
     """The largest integer at most x / y, elementwise, as numpy.floor_divide gives it.
 
@@ -548,6 +578,7 @@ def floor_divide(x: ArrayLike, y: ArrayLike, /) -> Array:
 
 
 @method("remainder")
+@api_boundary
 def remainder(x: ArrayLike, y: ArrayLike, /) -> Array:
     """x - floor(x / y) * y, elementwise: takes the sign of y, as numpy.remainder does.
 
@@ -572,11 +603,13 @@ mod = remainder
 
 
 @method("divmod")
+@api_boundary
 def divmod(x: ArrayLike, y: ArrayLike, /) -> tuple[Array, Array]:
     """(x // y, x % y), elementwise."""
     return floor_divide(x, y), remainder(x, y)
 
 
+@api_boundary
 def fmod(x: ArrayLike, y: ArrayLike, /) -> Array:
     """The remainder of x / y with the sign of x, as C's fmod and numpy.fmod give it."""
     return binary(rem_p, x, y)
@@ -592,17 +625,21 @@ def power(x: ArrayLike, y: ArrayLike, /) -> Array:
     Raises:
         DTypeError: x has an integer dtype and y is a negative Python integer.
     """
-    if y.__class__ is int or (isinstance(y, np.integer) and not isinstance(x, np.generic)):
-        a = as_array(x, "power") if isinstance(x, (Array, np.ndarray)) else None
-        if a is not None and not dtypes.is_bool(a.dtype):
-            if y == 0:
-                return full_like_aval(1, a.aval)
-            if config.enable_x64 or y.__class__ is int:
-                return integer_pow(a, int(y))
-    x, y = broadcasted("power", promoted("power", (x, y)))
-    if dtypes.is_inexact(x.dtype):
-        return pow_p.bind1(x, y)
-    return _integer_power(x, y)
+    try:
+        if y.__class__ is int or (isinstance(y, np.integer) and not isinstance(x, np.generic)):
+            a = as_array(x, "power") if isinstance(x, (Array, np.ndarray)) else None
+            if a is not None and not dtypes.is_bool(a.dtype):
+                if y == 0:
+                    return full_like_aval(1, a.aval)
+                if config.enable_x64 or y.__class__ is int:
+                    return integer_pow(a, int(y))
+        x, y = broadcasted("power", promoted("power", (x, y)))
+        if dtypes.is_inexact(x.dtype):
+            return pow_p.bind1(x, y)
+        return _integer_power(x, y)
+    except BaseException as e:
+        leave_api(e)
+        raise
 
 
 def _integer_power(x: Any, y: Any) -> Any:
@@ -626,6 +663,7 @@ def _integer_power(x: Any, y: Any) -> Any:
     return where(y < 0, inverse, result)
 
 
+@api_boundary
 def float_power(x: ArrayLike, y: ArrayLike, /) -> Array:
     """x ** y in floating point, also for integers."""
     return nary(pow_p, x, y, inexact=True)
@@ -634,27 +672,38 @@ def float_power(x: ArrayLike, y: ArrayLike, /) -> Array:
 @method("square")
 def square(x: ArrayLike, /) -> Array:
     """x * x, elementwise."""
-    return unary(square_p, x)
+    try:
+        return unary(square_p, x)
+    except BaseException as e:
+        leave_api(e)
+        raise
 
 
 @method("sqrt")
 def sqrt(x: ArrayLike, /) -> Array:
     """Square root, elementwise; NaN below 0. Derivative 1 / (2 sqrt(x)), which is inf at 0."""
-    return unary(sqrt_p, x, inexact=True)
+    try:
+        return unary(sqrt_p, x, inexact=True)
+    except BaseException as e:
+        leave_api(e)
+        raise
 
 
+@api_boundary
 def rsqrt(x: ArrayLike, /) -> Array:
     """1 / sqrt(x), elementwise."""
     return unary(rsqrt_p, x, inexact=True)
 
 
 @method("cbrt")
+@api_boundary
 def cbrt(x: ArrayLike, /) -> Array:
     """Real cube root, elementwise; negative for negative x."""
     return unary(cbrt_p, x, inexact=True)
 
 
 @method("reciprocal")
+@api_boundary
 def reciprocal(x: ArrayLike, /) -> Array:
     """1 / x, elementwise, in floating point."""
     (a,) = promoted("reciprocal", (x,), inexact=True)
@@ -662,6 +711,7 @@ def reciprocal(x: ArrayLike, /) -> Array:
 
 
 @method("nextafter")
+@api_boundary
 def nextafter(x: ArrayLike, y: ArrayLike, /) -> Array:
     """The next representable number after x towards y, elementwise. It has no derivative."""
     return binary(nextafter_p, x, y, inexact=True)
@@ -700,14 +750,19 @@ def _abs_jvp(primals, tangents):
 @method("abs")
 def abs(x: ArrayLike, /) -> Array:
     """Absolute value, elementwise; of a complex number its modulus. Derivative at 0 is 0."""
-    if x.__class__ is bool or getattr(x, "dtype", None) == BOOL:
-        return as_array(x, "abs")
-    return unary(abs_p, x)
+    try:
+        if x.__class__ is bool or getattr(x, "dtype", None) == BOOL:
+            return as_array(x, "abs")
+        return unary(abs_p, x)
+    except BaseException as e:
+        leave_api(e)
+        raise
 
 
 absolute = abs
 
 
+@api_boundary
 def fabs(x: ArrayLike, /) -> Array:
     """Absolute value in floating point."""
     (a,) = promoted("fabs", (x,), inexact=True)
@@ -715,18 +770,21 @@ def fabs(x: ArrayLike, /) -> Array:
 
 
 @method("sign")
+@api_boundary
 def sign(x: ArrayLike, /) -> Array:
     """-1, 0 or 1 by the sign of x; of a complex number x / |x|. It has no derivative."""
     return unary(sign_p, x)
 
 
 @method("floor")
+@api_boundary
 def floor(x: ArrayLike, /) -> Array:
     """The largest integer at most x, elementwise; integers stay as they are."""
     return _rounding(floor_p, x)
 
 
 @method("ceil")
+@api_boundary
 def ceil(x: ArrayLike, /) -> Array:
     """The smallest integer at least x, elementwise; integers stay as they are."""
     return _rounding(ceil_p, x)
@@ -738,6 +796,7 @@ def _rounding(primitive: Primitive, x: Any, **params: Any) -> Any:
 
 
 @method("trunc")
+@api_boundary
 def trunc(x: ArrayLike, /) -> Array:
     """x without its fraction, elementwise."""
     (a,) = promoted("trunc", (x,))
@@ -748,6 +807,7 @@ fix = trunc
 
 
 @method("rint")
+@api_boundary
 def rint(x: ArrayLike, /) -> Array:
     """The nearest integer, halves to the even one, elementwise."""
     (a,) = promoted("rint", (x,), inexact=True)
@@ -757,6 +817,7 @@ def rint(x: ArrayLike, /) -> Array:
 
 
 @method("round")
+@api_boundary
 def round(a: ArrayLike, decimals: int = 0, out: None = None) -> Array:
     """Round to `decimals` places, halves to even, as numpy.round does.
 
@@ -796,6 +857,7 @@ around = round
 
 
 @method("isfinite")
+@api_boundary
 def isfinite(x: ArrayLike, /) -> Array:
     """Is x neither infinite nor NaN? Elementwise."""
     (a,) = promoted("isfinite", (x,))
@@ -805,6 +867,7 @@ def isfinite(x: ArrayLike, /) -> Array:
 
 
 @method("isnan")
+@api_boundary
 def isnan(x: ArrayLike, /) -> Array:
     """Is x not a number? Elementwise."""
     (a,) = promoted("isnan", (x,))
@@ -812,6 +875,7 @@ def isnan(x: ArrayLike, /) -> Array:
 
 
 @method("isinf")
+@api_boundary
 def isinf(x: ArrayLike, /) -> Array:
     """Is x infinite? Elementwise; a complex number is when one of its parts is."""
     (a,) = promoted("isinf", (x,))
@@ -823,6 +887,7 @@ def isinf(x: ArrayLike, /) -> Array:
 
 
 @method("signbit")
+@api_boundary
 def signbit(x: ArrayLike, /) -> Array:
     """Is the sign bit set? Elementwise; true for -0.0."""
     (a,) = promoted("signbit", (x,))
@@ -832,11 +897,13 @@ def signbit(x: ArrayLike, /) -> Array:
 
 
 @method("copysign")
+@api_boundary
 def copysign(x: ArrayLike, y: ArrayLike, /) -> Array:
     """|x| with the sign of y, elementwise."""
     return binary(copysign_p, x, y, inexact=True)
 
 
+@api_boundary
 def heaviside(x: ArrayLike, y: ArrayLike, /) -> Array:
     """0 below 0, y at 0, 1 above 0, elementwise."""
     a, b = broadcasted("heaviside", promoted("heaviside", (x, y), inexact=True))
@@ -856,16 +923,22 @@ logistic_p = elementwise("logistic", INEXACT, lambda y, x: y * (1 - y))
 @method("exp")
 def exp(x: ArrayLike, /) -> Array:
     """e**x, elementwise."""
-    return unary(exp_p, x, inexact=True)
+    try:
+        return unary(exp_p, x, inexact=True)
+    except BaseException as e:
+        leave_api(e)
+        raise
 
 
 @method("exp2")
+@api_boundary
 def exp2(x: ArrayLike, /) -> Array:
     """2**x, elementwise."""
     return unary(exp2_p, x, inexact=True)
 
 
 @method("expm1")
+@api_boundary
 def expm1(x: ArrayLike, /) -> Array:
     """e**x - 1, elementwise, exact for small x."""
     return unary(expm1_p, x, inexact=True)
@@ -874,10 +947,15 @@ def expm1(x: ArrayLike, /) -> Array:
 @method("log")
 def log(x: ArrayLike, /) -> Array:
     """Natural logarithm, elementwise: -inf at 0, NaN below."""
-    return unary(log_p, x, inexact=True)
+    try:
+        return unary(log_p, x, inexact=True)
+    except BaseException as e:
+        leave_api(e)
+        raise
 
 
 @method("log2")
+@api_boundary
 def log2(x: ArrayLike, /) -> Array:
     """Logarithm to base 2, elementwise."""
     (a,) = promoted("log2", (x,), inexact=True)
@@ -885,6 +963,7 @@ def log2(x: ArrayLike, /) -> Array:
 
 
 @method("log10")
+@api_boundary
 def log10(x: ArrayLike, /) -> Array:
     """Logarithm to base 10, elementwise."""
     (a,) = promoted("log10", (x,), inexact=True)
@@ -892,6 +971,7 @@ def log10(x: ArrayLike, /) -> Array:
 
 
 @method("log1p")
+@api_boundary
 def log1p(x: ArrayLike, /) -> Array:
     """log(1 + x), elementwise, exact for small x."""
     return unary(log1p_p, x, inexact=True)
@@ -899,10 +979,15 @@ def log1p(x: ArrayLike, /) -> Array:
 
 def logistic(x: ArrayLike, /) -> Array:
     """1 / (1 + e**-x), elementwise."""
-    return unary(logistic_p, x, inexact=True)
+    try:
+        return unary(logistic_p, x, inexact=True)
+    except BaseException as e:
+        leave_api(e)
+        raise
 
 
 @method("logaddexp")
+@api_boundary
 def logaddexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """log(e**x1 + e**x2), elementwise, safe from overflow. Derivatives: e**(x - result)."""
     return binary(logaddexp_p, x1, x2, inexact=True)
@@ -926,6 +1011,7 @@ def _logaddexp_slope(z: Any, x: Any) -> Any:
     return where(infinite & same, 0.5, weight)
 
 
+@api_boundary
 def logaddexp2(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """log2(2**x1 + 2**x2), elementwise, safe from overflow."""
     x, y = promoted("logaddexp2", (x1, x2), inexact=True)
@@ -965,52 +1051,67 @@ atanh_p = elementwise("atanh", INEXACT, lambda y, x: 1 / ((1 - x) * (1 + x)), ca
 @method("sin")
 def sin(x: ArrayLike, /) -> Array:
     """Sine of x in radians, elementwise."""
-    return unary(sin_p, x, inexact=True)
+    try:
+        return unary(sin_p, x, inexact=True)
+    except BaseException as e:
+        leave_api(e)
+        raise
 
 
 @method("cos")
 def cos(x: ArrayLike, /) -> Array:
     """Cosine of x in radians, elementwise."""
-    return unary(cos_p, x, inexact=True)
+    try:
+        return unary(cos_p, x, inexact=True)
+    except BaseException as e:
+        leave_api(e)
+        raise
 
 
 @method("tan")
+@api_boundary
 def tan(x: ArrayLike, /) -> Array:
     """Tangent of x in radians, elementwise."""
     return unary(tan_p, x, inexact=True)
 
 
 @method("arcsin")
+@api_boundary
 def arcsin(x: ArrayLike, /) -> Array:
     """Inverse sine in radians, in [-pi/2, pi/2], elementwise; NaN outside [-1, 1]."""
     return unary(asin_p, x, inexact=True)
 
 
 @method("arccos")
+@api_boundary
 def arccos(x: ArrayLike, /) -> Array:
     """Inverse cosine in radians, in [0, pi], elementwise; NaN outside [-1, 1]."""
     return unary(acos_p, x, inexact=True)
 
 
 @method("arctan")
+@api_boundary
 def arctan(x: ArrayLike, /) -> Array:
     """Inverse tangent in radians, in [-pi/2, pi/2], elementwise."""
     return unary(atan_p, x, inexact=True)
 
 
 @method("arctan2")
+@api_boundary
 def arctan2(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Angle in radians of the point (x2, x1) from the positive x2 axis, elementwise."""
     return binary(atan2_p, x1, x2, inexact=True)
 
 
 @method("sinh")
+@api_boundary
 def sinh(x: ArrayLike, /) -> Array:
     """Hyperbolic sine, elementwise."""
     return unary(sinh_p, x, inexact=True)
 
 
 @method("cosh")
+@api_boundary
 def cosh(x: ArrayLike, /) -> Array:
     """Hyperbolic cosine, elementwise."""
     return unary(cosh_p, x, inexact=True)
@@ -1019,22 +1120,29 @@ def cosh(x: ArrayLike, /) -> Array:
 @method("tanh")
 def tanh(x: ArrayLike, /) -> Array:
     """Hyperbolic tangent, elementwise."""
-    return unary(tanh_p, x, inexact=True)
+    try:
+        return unary(tanh_p, x, inexact=True)
+    except BaseException as e:
+        leave_api(e)
+        raise
 
 
 @method("arcsinh")
+@api_boundary
 def arcsinh(x: ArrayLike, /) -> Array:
     """Inverse hyperbolic sine, elementwise."""
     return unary(asinh_p, x, inexact=True)
 
 
 @method("arccosh")
+@api_boundary
 def arccosh(x: ArrayLike, /) -> Array:
     """Inverse hyperbolic cosine, elementwise; NaN below 1."""
     return unary(acosh_p, x, inexact=True)
 
 
 @method("arctanh")
+@api_boundary
 def arctanh(x: ArrayLike, /) -> Array:
     """Inverse hyperbolic tangent, elementwise; NaN outside [-1, 1]."""
     return unary(atanh_p, x, inexact=True)
@@ -1045,6 +1153,7 @@ asinh, acosh, atanh = arcsinh, arccosh, arctanh
 
 
 @method("hypot")
+@api_boundary
 def hypot(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """sqrt(x1**2 + x2**2), elementwise, safe from overflow. Derivative at (0, 0) is 0."""
     return binary(hypot_p, x1, x2, inexact=True)
@@ -1062,11 +1171,13 @@ def _hypot_slope(z: Any, x: Any) -> Any:
     return where(z == 0, 0, x / where(z == 0, 1, z))
 
 
+@api_boundary
 def deg2rad(x: ArrayLike, /) -> Array:
     """Degrees to radians."""
     return multiply(x, math.pi / 180)
 
 
+@api_boundary
 def rad2deg(x: ArrayLike, /) -> Array:
     """Radians to degrees."""
     return multiply(x, 180 / math.pi)
@@ -1130,6 +1241,7 @@ complex_p.def_batch(batch_elementwise(complex_p))
 
 
 @method("real")
+@api_boundary
 def real(x: ArrayLike, /) -> Array:
     """Real part, elementwise; real arrays stay as they are."""
     (a,) = promoted("real", (x,))
@@ -1137,6 +1249,7 @@ def real(x: ArrayLike, /) -> Array:
 
 
 @method("imag")
+@api_boundary
 def imag(x: ArrayLike, /) -> Array:
     """Imaginary part, elementwise; 0 for real arrays."""
     (a,) = promoted("imag", (x,))
@@ -1144,6 +1257,7 @@ def imag(x: ArrayLike, /) -> Array:
 
 
 @method("conj")
+@api_boundary
 def conj(x: ArrayLike, /) -> Array:
     """Complex conjugate, elementwise; real arrays stay as they are."""
     (a,) = promoted("conj", (x,))
@@ -1153,6 +1267,7 @@ def conj(x: ArrayLike, /) -> Array:
 conjugate = conj
 
 
+@api_boundary
 def angle(z: ArrayLike, deg: bool = False) -> Array:
     """Argument of a complex number in (-pi, pi], in radians or degrees."""
     (a,) = promoted("angle", (z,), inexact=True)
@@ -1184,37 +1299,61 @@ clz_p = elementwise("clz", INTEGER, constant=True)
 @method("equal")
 def equal(x: ArrayLike, y: ArrayLike, /) -> Array:
     """x == y, elementwise."""
-    return binary(eq_p, x, y)
+    try:
+        return binary(eq_p, x, y)
+    except BaseException as e:
+        leave_api(e)
+        raise
 
 
 @method("not_equal")
 def not_equal(x: ArrayLike, y: ArrayLike, /) -> Array:
     """x != y, elementwise."""
-    return binary(ne_p, x, y)
+    try:
+        return binary(ne_p, x, y)
+    except BaseException as e:
+        leave_api(e)
+        raise
 
 
 @method("less")
 def less(x: ArrayLike, y: ArrayLike, /) -> Array:
     """x < y, elementwise; complex numbers in lexicographic order."""
-    return binary(lt_p, x, y)
+    try:
+        return binary(lt_p, x, y)
+    except BaseException as e:
+        leave_api(e)
+        raise
 
 
 @method("less_equal")
 def less_equal(x: ArrayLike, y: ArrayLike, /) -> Array:
     """x <= y, elementwise; complex numbers in lexicographic order."""
-    return binary(le_p, x, y)
+    try:
+        return binary(le_p, x, y)
+    except BaseException as e:
+        leave_api(e)
+        raise
 
 
 @method("greater")
 def greater(x: ArrayLike, y: ArrayLike, /) -> Array:
     """x > y, elementwise; complex numbers in lexicographic order."""
-    return binary(gt_p, x, y)
+    try:
+        return binary(gt_p, x, y)
+    except BaseException as e:
+        leave_api(e)
+        raise
 
 
 @method("greater_equal")
 def greater_equal(x: ArrayLike, y: ArrayLike, /) -> Array:
     """x >= y, elementwise; complex numbers in lexicographic order."""
-    return binary(ge_p, x, y)
+    try:
+        return binary(ge_p, x, y)
+    except BaseException as e:
+        leave_api(e)
+        raise
 
 
 def truth(x: ArrayLike) -> Any:
@@ -1224,48 +1363,56 @@ def truth(x: ArrayLike) -> Any:
 
 
 @method("logical_and")
+@api_boundary
 def logical_and(x: ArrayLike, y: ArrayLike, /) -> Array:
     """Are both nonzero? Elementwise."""
     return binary(and_p, truth(x), truth(y))
 
 
 @method("logical_or")
+@api_boundary
 def logical_or(x: ArrayLike, y: ArrayLike, /) -> Array:
     """Is one nonzero? Elementwise."""
     return binary(or_p, truth(x), truth(y))
 
 
 @method("logical_xor")
+@api_boundary
 def logical_xor(x: ArrayLike, y: ArrayLike, /) -> Array:
     """Is just one nonzero? Elementwise."""
     return binary(xor_p, truth(x), truth(y))
 
 
 @method("logical_not")
+@api_boundary
 def logical_not(x: ArrayLike, /) -> Array:
     """Is x zero? Elementwise."""
     return not_p.bind1(truth(x))
 
 
 @method("bitwise_and")
+@api_boundary
 def bitwise_and(x: ArrayLike, y: ArrayLike, /) -> Array:
     """Bitwise and of integers or booleans, elementwise."""
     return binary(and_p, x, y)
 
 
 @method("bitwise_or")
+@api_boundary
 def bitwise_or(x: ArrayLike, y: ArrayLike, /) -> Array:
     """Bitwise or of integers or booleans, elementwise."""
     return binary(or_p, x, y)
 
 
 @method("bitwise_xor")
+@api_boundary
 def bitwise_xor(x: ArrayLike, y: ArrayLike, /) -> Array:
     """Bitwise exclusive or of integers or booleans, elementwise."""
     return binary(xor_p, x, y)
 
 
 @method("invert")
+@api_boundary
 def invert(x: ArrayLike, /) -> Array:
     """Bitwise not of integers, logical not of booleans, elementwise."""
     return unary(not_p, x)
@@ -1275,12 +1422,14 @@ bitwise_not = bitwise_invert = invert
 
 
 @method("left_shift")
+@api_boundary
 def left_shift(x: ArrayLike, y: ArrayLike, /) -> Array:
     """x shifted left by y bits, elementwise; 0 where y is the width or more."""
     return binary(shift_left_p, x, y)
 
 
 @method("right_shift")
+@api_boundary
 def right_shift(x: ArrayLike, y: ArrayLike, /) -> Array:
     """x shifted right by y bits, elementwise; signed integers keep their sign."""
     x, y = promoted("right_shift", (x, y))
@@ -1291,12 +1440,14 @@ def right_shift(x: ArrayLike, y: ArrayLike, /) -> Array:
 bitwise_left_shift, bitwise_right_shift = left_shift, right_shift
 
 
+@api_boundary
 def population_count(x: ArrayLike, /) -> Array:
     """Number of bits set, elementwise, in the dtype of x."""
     return unary(population_count_p, x)
 
 
 @method("bitwise_count")
+@api_boundary
 def bitwise_count(x: ArrayLike, /) -> Array:
     """Number of bits set in |x|, elementwise, as uint8."""
     (a,) = promoted("bitwise_count", (x,))
@@ -1305,6 +1456,7 @@ def bitwise_count(x: ArrayLike, /) -> Array:
     return population_count_p.bind1(a).astype(np.uint8)
 
 
+@api_boundary
 def clz(x: ArrayLike, /) -> Array:
     """Number of leading zero bits, elementwise."""
     return unary(clz_p, x)
@@ -1330,16 +1482,25 @@ def _share(x: Any, other: Any, z: Any) -> Any:
 @method("maximum")
 def maximum(x: ArrayLike, y: ArrayLike, /) -> Array:
     """The larger of x and y, elementwise; NaN where one is. Ties share the derivative."""
-    return binary(max_p, x, y)
+    try:
+        return binary(max_p, x, y)
+    except BaseException as e:
+        leave_api(e)
+        raise
 
 
 @method("minimum")
 def minimum(x: ArrayLike, y: ArrayLike, /) -> Array:
     """The smaller of x and y, elementwise; NaN where one is. Ties share the derivative."""
-    return binary(min_p, x, y)
+    try:
+        return binary(min_p, x, y)
+    except BaseException as e:
+        leave_api(e)
+        raise
 
 
 @method("fmax")
+@api_boundary
 def fmax(x1: ArrayLike, x2: ArrayLike) -> Array:
     """The larger of x1 and x2, elementwise, ignoring NaN."""
     x, y = broadcasted("fmax", promoted("fmax", (x1, x2)))
@@ -1347,6 +1508,7 @@ def fmax(x1: ArrayLike, x2: ArrayLike) -> Array:
 
 
 @method("fmin")
+@api_boundary
 def fmin(x1: ArrayLike, x2: ArrayLike) -> Array:
     """The smaller of x1 and x2, elementwise, ignoring NaN."""
     x, y = broadcasted("fmin", promoted("fmin", (x1, x2)))
@@ -1412,12 +1574,17 @@ def select_n(which: ArrayLike, *cases: ArrayLike) -> Array:
         which: bool (False chooses the first of two cases) or int32; the cases' shape or rank 0.
         cases: arrays of one shape and dtype.
     """
-    w = as_array(which, "select_n")
-    if dtypes.is_integer(w.dtype):
-        w = convert(w, np.dtype(np.int32))
-    return select_n_p.bind1(w, *broadcasted("select_n", promoted("select_n", cases)))
+    try:
+        w = as_array(which, "select_n")
+        if dtypes.is_integer(w.dtype):
+            w = convert(w, np.dtype(np.int32))
+        return select_n_p.bind1(w, *broadcasted("select_n", promoted("select_n", cases)))
+    except BaseException as e:
+        leave_api(e)
+        raise
 
 
+@api_boundary
 def select(pred: ArrayLike, on_true: ArrayLike, on_false: ArrayLike) -> Array:
     """on_true where pred holds, on_false elsewhere."""
     return select_n(pred, on_false, on_true)
@@ -1441,18 +1608,22 @@ def where(
     The derivative of the branch that is not chosen is 0, also where its own slope is infinite or
     NaN.
     """
-    if x is None and y is None:
-        return METHODS["nonzero"](condition, size=size, fill_value=fill_value)
-    if x is None or y is None:
-        raise ArgumentError("where: needs both x and y, or neither. Pass the other one.")
-    if state.current is None and condition.__class__ is ConcreteArray:
-        quick = _where_known(condition._data, x, y)
-        if quick is not None:
-            return quick
-    c = truth(condition)
-    a, b = promoted("where", (x, y))
-    c, a, b = broadcasted("where", (c, a, b))
-    return select_n_p.bind1(c, b, a)
+    try:
+        if x is None and y is None:
+            return METHODS["nonzero"](condition, size=size, fill_value=fill_value)
+        if x is None or y is None:
+            raise ArgumentError("where: needs both x and y, or neither. Pass the other one.")
+        if state.current is None and condition.__class__ is ConcreteArray:
+            quick = _where_known(condition._data, x, y)
+            if quick is not None:
+                return quick
+        c = truth(condition)
+        a, b = promoted("where", (x, y))
+        c, a, b = broadcasted("where", (c, a, b))
+        return select_n_p.bind1(c, b, a)
+    except BaseException as e:
+        leave_api(e)
+        raise
 
 
 def _where_known(condition: np.ndarray, x: Any, y: Any) -> ConcreteArray | None:
@@ -1509,12 +1680,14 @@ clamp_p.def_slopes(
 )
 
 
+@api_boundary
 def clamp(min: ArrayLike, x: ArrayLike, max: ArrayLike) -> Array:
     """x, raised to min where it is below and lowered to max where it is above, elementwise."""
     return nary(clamp_p, min, x, max)
 
 
 @method("clip")
+@api_boundary
 def clip(arr: ArrayLike, min: ArrayLike | None = None, max: ArrayLike | None = None) -> Array:
     """x limited to [min, max], elementwise, as numpy.clip does; None leaves a side open.
 
@@ -1574,6 +1747,7 @@ convert_element_type_p.simplify = lambda inputs, params, out_avals: (
 )
 
 
+@api_boundary
 def convert_element_type(operand: ArrayLike, new_dtype: DTypeLike) -> Array:
     """The array with another dtype; complex to real takes the real part."""
     weak = new_dtype in (int, float, complex)
@@ -1583,11 +1757,15 @@ def convert_element_type(operand: ArrayLike, new_dtype: DTypeLike) -> Array:
 @method("astype")
 def astype(x: ArrayLike, dtype: DTypeLike, /, copy: bool = False, device: Any = None) -> Array:
     """The array with another dtype, as numpy.ndarray.astype gives it."""
-    a = as_array(x, "astype")
-    new = dtypes.canonical(dtype) if dtype is not None else dtypes.default_float()
-    if dtypes.is_complex(a.dtype) and not dtypes.is_complex(new):
-        a = truth(a) if dtypes.is_bool(new) else real_p.bind1(a)
-    return convert(a, new)
+    try:
+        a = as_array(x, "astype")
+        new = dtypes.canonical(dtype) if dtype is not None else dtypes.default_float()
+        if dtypes.is_complex(a.dtype) and not dtypes.is_complex(new):
+            a = truth(a) if dtypes.is_bool(new) else real_p.bind1(a)
+        return convert(a, new)
+    except BaseException as e:
+        leave_api(e)
+        raise
 
 
 # params: exponent_bits, mantissa_bits
@@ -1601,6 +1779,7 @@ def _reduce_precision_transpose(cts, x, **params):
     return (reduce_precision_p.bind1(cts[0], **params),)
 
 
+@api_boundary
 def reduce_precision(operand: ArrayLike, exponent_bits: int, mantissa_bits: int) -> Array:
     """Round to a floating format of fewer bits and back, to nearest even."""
     (x,) = promoted("reduce_precision", (operand,))
@@ -1636,6 +1815,7 @@ def _bitcast_convert_type_batch(args, bdims, *, new_dtype):
     return bitcast_convert_type_p.bind(moveaxis(x, bdim, 0), new_dtype=new_dtype), (0,)
 
 
+@api_boundary
 def bitcast_convert_type(operand: ArrayLike, new_dtype: DTypeLike) -> Array:
     """The same bits read as another dtype; a narrower one adds a last dimension."""
     x = as_array(operand, "bitcast_convert_type")
@@ -1643,6 +1823,7 @@ def bitcast_convert_type(operand: ArrayLike, new_dtype: DTypeLike) -> Array:
 
 
 @method("view")
+@api_boundary
 def view(x: ArrayLike, dtype: DTypeLike = None) -> Array:
     """The same bits read as another dtype, as numpy.ndarray.view does along the last axis."""
     a = as_array(x, "view")
@@ -1701,47 +1882,56 @@ def _bessel_i1e_slope(y: Any, x: Any) -> Any:
     return where(zero, 0.5, bessel_i0e_p.bind1(x) - y * (sign_p.bind1(x) + 1 / safe))
 
 
+@api_boundary
 def erf(x: ArrayLike, /) -> Array:
     """Error function, 2 / sqrt(pi) times the integral of e**(-t**2) from 0 to x, elementwise."""
     return unary(erf_p, x, inexact=True)
 
 
+@api_boundary
 def erfc(x: ArrayLike, /) -> Array:
     """1 - erf(x), elementwise, exact for large x."""
     return unary(erfc_p, x, inexact=True)
 
 
+@api_boundary
 def erf_inv(x: ArrayLike, /) -> Array:
     """Inverse of erf, elementwise; +-inf at +-1."""
     return unary(erf_inv_p, x, inexact=True)
 
 
+@api_boundary
 def lgamma(x: ArrayLike, /) -> Array:
     """Logarithm of |Gamma(x)|, elementwise."""
     return unary(lgamma_p, x, inexact=True)
 
 
+@api_boundary
 def digamma(x: ArrayLike, /) -> Array:
     """Derivative of lgamma, elementwise."""
     return unary(digamma_p, x, inexact=True)
 
 
+@api_boundary
 def polygamma(m: ArrayLike, x: ArrayLike, /) -> Array:
     """The m-th derivative of digamma at x, elementwise; m is a nonnegative integer."""
     return nary(polygamma_p, m, x, inexact=True)
 
 
+@api_boundary
 def bessel_i0e(x: ArrayLike, /) -> Array:
     """e**-|x| I_0(x): the exponentially scaled modified Bessel function of order 0."""
     return unary(bessel_i0e_p, x, inexact=True)
 
 
+@api_boundary
 def bessel_i1e(x: ArrayLike, /) -> Array:
     """e**-|x| I_1(x): the exponentially scaled modified Bessel function of order 1."""
     return unary(bessel_i1e_p, x, inexact=True)
 
 
 @method("sinc")
+@api_boundary
 def sinc(x: ArrayLike, /) -> Array:
     """sin(pi x) / (pi x), elementwise, and 1 at 0, where all derivatives are right."""
     (a,) = promoted("sinc", (x,), inexact=True)

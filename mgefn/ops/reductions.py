@@ -24,7 +24,7 @@ from mgefn.core.array_methods import Array, ArrayLike, Axis, DTypeLike, method
 from mgefn.core.avals import ShapedArray, Zero
 from mgefn.core.interpreter import state
 from mgefn.core.primitive import Primitive
-from mgefn.errors import ArgumentError, DTypeError, ShapeError
+from mgefn.errors import ArgumentError, DTypeError, ShapeError, api_boundary, leave_api
 from mgefn.ops.elementwise import (
     abs_p,
     add_p,
@@ -295,46 +295,55 @@ def checked(primitive: Primitive, x: Any, **params: Any) -> Any:
     return primitive.bind1(x, **params)
 
 
+@api_boundary
 def reduce_sum(operand: ArrayLike, axes: Sequence[int]) -> Array:
     """Sum over axes in the operand's own dtype."""
     return _by_axes(reduce_sum_p, operand, axes)
 
 
+@api_boundary
 def reduce_prod(operand: ArrayLike, axes: Sequence[int]) -> Array:
     """Product over axes in the operand's own dtype."""
     return _by_axes(reduce_prod_p, operand, axes)
 
 
+@api_boundary
 def reduce_max(operand: ArrayLike, axes: Sequence[int]) -> Array:
     """Maximum over axes; -inf, or the least integer, over an empty one."""
     return _by_axes(reduce_max_p, operand, axes)
 
 
+@api_boundary
 def reduce_min(operand: ArrayLike, axes: Sequence[int]) -> Array:
     """Minimum over axes; inf, or the greatest integer, over an empty one."""
     return _by_axes(reduce_min_p, operand, axes)
 
 
+@api_boundary
 def reduce_and(operand: ArrayLike, axes: Sequence[int]) -> Array:
     """Bitwise and over axes, of booleans or integers."""
     return _by_axes(reduce_and_p, operand, axes)
 
 
+@api_boundary
 def reduce_or(operand: ArrayLike, axes: Sequence[int]) -> Array:
     """Bitwise or over axes, of booleans or integers."""
     return _by_axes(reduce_or_p, operand, axes)
 
 
+@api_boundary
 def reduce_xor(operand: ArrayLike, axes: Sequence[int]) -> Array:
     """Bitwise exclusive or over axes, of booleans or integers."""
     return _by_axes(reduce_xor_p, operand, axes)
 
 
+@api_boundary
 def argmax_along(operand: ArrayLike, axis: int, index_dtype: DTypeLike) -> Array:
     """Index of the first maximum along an axis, in a given integer dtype: jax.lax.argmax."""
     return _argument_along(argmax_p, operand, axis, index_dtype)
 
 
+@api_boundary
 def argmin_along(operand: ArrayLike, axis: int, index_dtype: DTypeLike) -> Array:
     """Index of the first minimum along an axis, in a given integer dtype: jax.lax.argmin."""
     return _argument_along(argmin_p, operand, axis, index_dtype)
@@ -423,7 +432,7 @@ _SUMMABLE = frozenset(map(np.dtype, ("float32", "float64", "complex64", "complex
 _COMPARABLE = frozenset(np.dtype(c) for c in "?bBhHiIlLqQefd")
 _SMALL = 4096
 
-_add_reduce = np.add.reduce
+_add_reduce: Callable[..., Any] = np.add.reduce
 _maximum_reduce = np.maximum.reduce
 _minimum_reduce = np.minimum.reduce
 _logical_and_reduce = np.logical_and.reduce
@@ -474,38 +483,43 @@ def sum(
         >>> mnp.sum(mnp.array([[1.0, 2.0], [3.0, 4.0]]), axis=0)
         Array([4., 6.], dtype=float32)
     """
-    if (
-        a.__class__ is ConcreteArray
-        and state.current is None
-        and (axis is None or axis.__class__ is int)
-        and dtype is None
-        and initial is None
-        and where is None
-        and out is None
-    ):
-        data = a._data  # type: ignore[union-attr]  # a ConcreteArray
-        if data.dtype in _SUMMABLE and data.size <= _SMALL:
-            total = _quick(_add_reduce, data, axis, keepdims)
-            if total is not None:
-                return total
-    elif (
-        axis is None
-        and not keepdims
-        and dtype is None
-        and initial is None
-        and where is None
-        and out is None
-        and isinstance(a, Array)
-        and a.dtype.kind in "fc"
-    ):
-        return reduce_sum_p.bind1(a, axes=tuple(range(len(a.shape))))
-    return _accumulate(
-        "sum", reduce_sum_p, add_p, 0, a, axis, dtype, out, keepdims, initial, where,
-        promote_integers,
-    )  # fmt: skip
+    try:
+        if (
+            a.__class__ is ConcreteArray
+            and state.current is None
+            and (axis is None or axis.__class__ is int)
+            and dtype is None
+            and initial is None
+            and where is None
+            and out is None
+        ):
+            data = a._data  # type: ignore[union-attr]  # a ConcreteArray
+            if data.dtype in _SUMMABLE and data.size <= _SMALL:
+                total = _quick(_add_reduce, data, axis, keepdims)
+                if total is not None:
+                    return total
+        elif (
+            axis is None
+            and not keepdims
+            and dtype is None
+            and initial is None
+            and where is None
+            and out is None
+            and isinstance(a, Array)
+            and a.dtype.kind in "fc"
+        ):
+            return reduce_sum_p.bind1(a, axes=tuple(range(len(a.shape))))
+        return _accumulate(
+            "sum", reduce_sum_p, add_p, 0, a, axis, dtype, out, keepdims, initial, where,
+            promote_integers,
+        )  # fmt: skip
+    except BaseException as e:
+        leave_api(e)
+        raise
 
 
 @method("prod")
+@api_boundary
 def prod(
     a: ArrayLike,
     axis: Axis = None,
@@ -595,20 +609,24 @@ def max(
         >>> mnp.max(mnp.array([[1, 5], [3, 2]]), axis=1)
         Array([5, 3], dtype=int32)
     """
-    if (
-        a.__class__ is ConcreteArray
-        and state.current is None
-        and (axis is None or axis.__class__ is int)
-        and initial is None
-        and where is None
-        and out is None
-    ):
-        data = a._data  # type: ignore[union-attr]  # a ConcreteArray
-        if data.dtype in _COMPARABLE and data.size:
-            found = _quick(_maximum_reduce, data, axis, keepdims)
-            if found is not None:
-                return found
-    return _extremum("max", reduce_max_p, max_p, lowest, a, axis, out, keepdims, initial, where)
+    try:
+        if (
+            a.__class__ is ConcreteArray
+            and state.current is None
+            and (axis is None or axis.__class__ is int)
+            and initial is None
+            and where is None
+            and out is None
+        ):
+            data = a._data  # type: ignore[union-attr]  # a ConcreteArray
+            if data.dtype in _COMPARABLE and data.size:
+                found = _quick(_maximum_reduce, data, axis, keepdims)
+                if found is not None:
+                    return found
+        return _extremum("max", reduce_max_p, max_p, lowest, a, axis, out, keepdims, initial, where)
+    except BaseException as e:
+        leave_api(e)
+        raise
 
 
 @method("min")
@@ -628,20 +646,26 @@ def min(
         >>> mnp.min(mnp.array([[1, 5], [3, 2]]), axis=1)
         Array([1, 2], dtype=int32)
     """
-    if (
-        a.__class__ is ConcreteArray
-        and state.current is None
-        and (axis is None or axis.__class__ is int)
-        and initial is None
-        and where is None
-        and out is None
-    ):
-        data = a._data  # type: ignore[union-attr]  # a ConcreteArray
-        if data.dtype in _COMPARABLE and data.size:
-            found = _quick(_minimum_reduce, data, axis, keepdims)
-            if found is not None:
-                return found
-    return _extremum("min", reduce_min_p, min_p, highest, a, axis, out, keepdims, initial, where)
+    try:
+        if (
+            a.__class__ is ConcreteArray
+            and state.current is None
+            and (axis is None or axis.__class__ is int)
+            and initial is None
+            and where is None
+            and out is None
+        ):
+            data = a._data  # type: ignore[union-attr]  # a ConcreteArray
+            if data.dtype in _COMPARABLE and data.size:
+                found = _quick(_minimum_reduce, data, axis, keepdims)
+                if found is not None:
+                    return found
+        return _extremum(
+            "min", reduce_min_p, min_p, highest, a, axis, out, keepdims, initial, where
+        )
+    except BaseException as e:
+        leave_api(e)
+        raise
 
 
 amax, amin = max, min
@@ -681,6 +705,7 @@ def _extremum(
 
 
 @method("ptp")
+@api_boundary
 def ptp(a: ArrayLike, axis: Axis = None, out: None = None, keepdims: bool = False) -> Array:
     """Maximum minus minimum over `axis`, as numpy.ptp gives it."""
     no_out("ptp", out)
@@ -694,6 +719,7 @@ def ptp(a: ArrayLike, axis: Axis = None, out: None = None, keepdims: bool = Fals
 
 
 @method("all")
+@api_boundary
 def all(
     a: ArrayLike,
     axis: Axis = None,
@@ -719,6 +745,7 @@ def all(
 
 
 @method("any")
+@api_boundary
 def any(
     a: ArrayLike,
     axis: Axis = None,
@@ -761,6 +788,7 @@ def _logical(
     return restore_axes(primitive.bind1(x, axes=axes), x, axes, keepdims)
 
 
+@api_boundary
 def count_nonzero(a: ArrayLike, axis: Axis = None, keepdims: bool = False) -> Array:
     """Number of elements over `axis` that are not 0, as numpy.count_nonzero gives it."""
     return sum(truth(operand_of("count_nonzero", a)), axis, None, None, keepdims)
@@ -770,6 +798,7 @@ def count_nonzero(a: ArrayLike, axis: Axis = None, keepdims: bool = False) -> Ar
 
 
 @method("argmax")
+@api_boundary
 def argmax(
     a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool | None = None
 ) -> Array:
@@ -793,6 +822,7 @@ def argmax(
 
 
 @method("argmin")
+@api_boundary
 def argmin(
     a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool | None = None
 ) -> Array:
@@ -806,6 +836,20 @@ def argmin(
 def _argument(
     name: str, primitive: Primitive, a: Any, axis: Any, out: Any, keepdims: bool | None
 ) -> Array:
+    if (
+        a.__class__ is ConcreteArray
+        and state.current is None
+        and (axis is None or axis.__class__ is int)
+        and out is None
+    ):
+        data = a._data
+        if data.dtype in _COMPARABLE and 0 < data.size < 2**31:
+            try:
+                found = getattr(data, name)(axis, keepdims=bool(keepdims))
+            except ValueError:
+                pass  # an axis out of range: the careful way tells
+            else:
+                return ConcreteArray(np.asarray(found, dtypes.default_int()))
     no_out(name, out)
     x = operand_of(name, a)
     if axis is None:
@@ -850,29 +894,33 @@ def mean(
         >>> mnp.mean(mnp.array([[1, 2], [3, 4]]), axis=0)
         Array([2., 3.], dtype=float32)
     """
-    if (
-        a.__class__ is ConcreteArray
-        and state.current is None
-        and (axis is None or axis.__class__ is int)
-        and dtype is None
-        and where is None
-        and out is None
-    ):
-        data = a._data  # type: ignore[union-attr]  # a ConcreteArray
-        if data.dtype in _SUMMABLE and data.size <= _SMALL:
-            found = _quick(_mean_reduce, data, axis, keepdims)
-            if found is not None:
-                return found
-    no_out("mean", out)
-    x = operand_of("mean", a)
-    axes = normalize_axes("mean", axis, x.ndim)
-    result = asked_dtype("mean", dtype) or dtypes.to_inexact(x.dtype)
-    x = astype(x, dtypes.accumulator(dtypes.to_inexact(result)))
-    mask = None if where is None else mask_of("mean", where, x)
-    return astype(_mean(x, axes, keepdims, mask), result)
+    try:
+        if (
+            a.__class__ is ConcreteArray
+            and state.current is None
+            and (axis is None or axis.__class__ is int)
+            and dtype is None
+            and where is None
+            and out is None
+        ):
+            data = a._data  # type: ignore[union-attr]  # a ConcreteArray
+            if data.dtype in _SUMMABLE and data.size <= _SMALL:
+                found = _quick(_mean_reduce, data, axis, keepdims)
+                if found is not None:
+                    return found
+        no_out("mean", out)
+        x = operand_of("mean", a)
+        axes = normalize_axes("mean", axis, x.ndim)
+        result = asked_dtype("mean", dtype) or dtypes.to_inexact(x.dtype)
+        x = astype(x, dtypes.accumulator(dtypes.to_inexact(result)))
+        mask = None if where is None else mask_of("mean", where, x)
+        return astype(_mean(x, axes, keepdims, mask), result)
+    except BaseException as e:
+        leave_api(e)
+        raise
 
 
-def _mean_reduce(data: np.ndarray, axis: Any, dtype: None, out: None, keepdims: bool) -> Any:
+def _mean_reduce(data: np.ndarray, axis: Any, dtype: Any, out: Any, keepdims: bool) -> Any:
     n = data.size if axis is None else data.shape[axis]
     return _add_reduce(data, axis, dtype, out, keepdims) / n
 
@@ -895,6 +943,7 @@ def _count(x: Any, axes: tuple[int, ...], keepdims: bool, mask: Any, dtype: np.d
 
 
 @method("var")
+@api_boundary
 def var(
     a: ArrayLike,
     axis: Axis = None,
@@ -935,6 +984,7 @@ def var(
 
 
 @method("std")
+@api_boundary
 def std(
     a: ArrayLike,
     axis: Axis = None,
@@ -1019,6 +1069,7 @@ def _variance(
     return div_p.bind1(total, masked(left > 0, left, math.nan)), result
 
 
+@api_boundary
 def average(
     a: ArrayLike,
     axis: Axis = None,
@@ -1095,6 +1146,7 @@ def _one(dtype: np.dtype) -> int:
     return 1
 
 
+@api_boundary
 def nansum(
     a: ArrayLike,
     axis: Axis = None,
@@ -1109,6 +1161,7 @@ def nansum(
     return sum(x, axis, dtype, out, keepdims, initial, where)
 
 
+@api_boundary
 def nanprod(
     a: ArrayLike,
     axis: Axis = None,
@@ -1123,6 +1176,7 @@ def nanprod(
     return prod(x, axis, dtype, out, keepdims, initial, where)
 
 
+@api_boundary
 def nanmax(
     a: ArrayLike,
     axis: Axis = None,
@@ -1137,6 +1191,7 @@ def nanmax(
     return _nan_where_all(nan, y, axis, keepdims, initial)
 
 
+@api_boundary
 def nanmin(
     a: ArrayLike,
     axis: Axis = None,
@@ -1168,6 +1223,7 @@ def _not_nan(name: str, a: Any, where: Any) -> tuple[Any, Any]:
     return x, valid
 
 
+@api_boundary
 def nanmean(
     a: ArrayLike,
     axis: Axis = None,
@@ -1186,6 +1242,7 @@ def nanmean(
     return mean(x, axis, dtype, out, keepdims, where=valid)
 
 
+@api_boundary
 def nanvar(
     a: ArrayLike,
     axis: Axis = None,
@@ -1202,6 +1259,7 @@ def nanvar(
     return var(x, axis, dtype, out, ddof, keepdims, where=valid, mean=mean, correction=correction)
 
 
+@api_boundary
 def nanstd(
     a: ArrayLike,
     axis: Axis = None,
@@ -1218,6 +1276,7 @@ def nanstd(
     return std(x, axis, dtype, out, ddof, keepdims, where=valid, mean=mean, correction=correction)
 
 
+@api_boundary
 def nanargmax(
     a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool | None = None
 ) -> Array:
@@ -1226,6 +1285,7 @@ def nanargmax(
     return _no_index_where_all(nan, argmax(x, axis, out, keepdims), axis, keepdims)
 
 
+@api_boundary
 def nanargmin(
     a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool | None = None
 ) -> Array:
@@ -1243,6 +1303,7 @@ def _no_index_where_all(nan: Any, y: Any, axis: Any, keepdims: Any) -> Any:
 # -- logsumexp ------------------------------------------------------------------------------------
 
 
+@api_boundary
 def logsumexp(
     a: ArrayLike,
     axis: Axis = None,

@@ -25,6 +25,8 @@ from mgefn.errors import (
     MgefnError,
     ShapeError,
     TracerIntegerConversionError,
+    api_boundary,
+    leave_api,
 )
 
 # -- axes and shapes ------------------------------------------------------------------------------
@@ -132,12 +134,16 @@ def broadcast_in_dim(
         Array([[1, 1, 1],
                [2, 2, 2]], dtype=int32)
     """
-    x = as_array(operand, "broadcast_in_dim")
-    shape = canonical_shape("broadcast_in_dim", shape)
-    dims = tuple(operator.index(d) for d in broadcast_dimensions)
-    if shape == x.shape and dims == tuple(range(len(shape))):
-        return x
-    return broadcast_in_dim_p.bind1(x, shape=shape, broadcast_dimensions=dims)
+    try:
+        x = as_array(operand, "broadcast_in_dim")
+        shape = canonical_shape("broadcast_in_dim", shape)
+        dims = tuple(operator.index(d) for d in broadcast_dimensions)
+        if shape == x.shape and dims == tuple(range(len(shape))):
+            return x
+        return broadcast_in_dim_p.bind1(x, shape=shape, broadcast_dimensions=dims)
+    except BaseException as e:
+        leave_api(e)
+        raise
 
 
 @broadcast_in_dim_p.def_abstract_eval
@@ -201,16 +207,20 @@ def broadcast_to(array: ArrayLike, shape: Any) -> Array:
     Raises:
         ShapeError: a dimension of array is neither 1 nor that of shape.
     """
-    x = as_array(array, "broadcast_to")
-    new = canonical_shape("broadcast_to", shape)
-    n = len(new) - x.ndim
-    if n < 0 or any(a not in (1, b) for a, b in zip(x.shape, new[n:], strict=True)):
-        raise ShapeError(
-            f"broadcast_to: each dimension of the array must be 1 or the size it gets, counted "
-            f"from the last, got {x.aval} for {new}. Reshape it, or index it with None to add a "
-            "dimension."
-        )
-    return broadcast_to_shape(x, new)
+    try:
+        x = as_array(array, "broadcast_to")
+        new = canonical_shape("broadcast_to", shape)
+        n = len(new) - x.ndim
+        if n < 0 or any(a not in (1, b) for a, b in zip(x.shape, new[n:], strict=True)):
+            raise ShapeError(
+                "broadcast_to: each dimension of the array must be 1 or the size it gets, counted "
+                f"from the last, got {x.aval} for {new}. Reshape it, or index it with None to add "
+                "a dimension."
+            )
+        return broadcast_to_shape(x, new)
+    except BaseException as e:
+        leave_api(e)
+        raise
 
 
 def full_like_aval(value: Any, aval: ShapedArray) -> Any:
@@ -242,18 +252,22 @@ def reshape(a: ArrayLike, shape: Any, order: str = "C", *, copy: bool | None = N
     Raises:
         ShapeError: the sizes do not multiply to a's.
     """
-    x = as_array(a, "reshape")
-    if shape.__class__ is tuple and all(s.__class__ is int for s in shape) and -1 not in shape:
-        new = shape
-    else:
-        new = _solve_shape(x, shape)
-    if order == "F":
-        return transpose(reshape(transpose(x), tuple(reversed(new))))
-    if order not in ("C", "A"):
-        raise ArgumentError(f"reshape: order must be 'C' or 'F', got {order!r}.")
-    if new == x.shape:
-        return x
-    return reshape_p.bind1(x, new_sizes=new)
+    try:
+        x = as_array(a, "reshape")
+        if shape.__class__ is tuple and all(s.__class__ is int for s in shape) and -1 not in shape:
+            new = shape
+        else:
+            new = _solve_shape(x, shape)
+        if order == "F":
+            return transpose(reshape(transpose(x), tuple(reversed(new))))
+        if order not in ("C", "A"):
+            raise ArgumentError(f"reshape: order must be 'C' or 'F', got {order!r}.")
+        if new == x.shape:
+            return x
+        return reshape_p.bind1(x, new_sizes=new)
+    except BaseException as e:
+        leave_api(e)
+        raise
 
 
 def _solve_shape(x: Array, shape: Any) -> tuple[int, ...]:
@@ -295,6 +309,7 @@ def _reshape_batch(args, bdims, *, new_sizes):
 
 
 @method("ravel")
+@api_boundary
 def ravel(a: ArrayLike, order: str = "C") -> Array:
     """The elements in one dimension, as numpy.ravel gives them."""
     return reshape(a, (-1,) if as_array(a, "ravel").size else (0,), order)
@@ -303,26 +318,35 @@ def ravel(a: ArrayLike, order: str = "C") -> Array:
 @method("squeeze")
 def squeeze(a: ArrayLike, axis: Axis | Sequence[int] = None) -> Array:
     """Drop dimensions of size 1, as numpy.squeeze does; None drops all of them."""
-    x = as_array(a, "squeeze")
-    if axis is None:
-        return reshape(x, tuple(n for n in x.shape if n != 1))
-    axes = normalize_axes("squeeze", axis, x.ndim)
-    for i in axes:
-        if x.shape[i] != 1:
-            raise ShapeError(
-                f"squeeze: axis {i} of {x.aval} must have size 1, got {x.shape[i]}. Leave it out."
-            )
-    return reshape(x, tuple(n for i, n in enumerate(x.shape) if i not in axes))
+    try:
+        x = as_array(a, "squeeze")
+        if axis is None:
+            return reshape(x, tuple(n for n in x.shape if n != 1))
+        axes = normalize_axes("squeeze", axis, x.ndim)
+        for i in axes:
+            if x.shape[i] != 1:
+                raise ShapeError(
+                    f"squeeze: axis {i} of {x.aval} must have size 1, got {x.shape[i]}. Leave it "
+                    "out."
+                )
+        return reshape(x, tuple(n for i, n in enumerate(x.shape) if i not in axes))
+    except BaseException as e:
+        leave_api(e)
+        raise
 
 
 def expand_dims(a: ArrayLike, axis: int | Sequence[int]) -> Array:
     """Insert dimensions of size 1 where the result has `axis`, as numpy.expand_dims does."""
-    x = as_array(a, "expand_dims")
-    axes = axis if isinstance(axis, (tuple, list)) else (axis,)
-    ndim = x.ndim + len(axes)
-    at = normalize_axes("expand_dims", tuple(axes), ndim)
-    sizes = iter(x.shape)
-    return reshape(x, tuple(1 if i in at else next(sizes) for i in range(ndim)))
+    try:
+        x = as_array(a, "expand_dims")
+        axes = axis if isinstance(axis, (tuple, list)) else (axis,)
+        ndim = x.ndim + len(axes)
+        at = normalize_axes("expand_dims", tuple(axes), ndim)
+        sizes = iter(x.shape)
+        return reshape(x, tuple(1 if i in at else next(sizes) for i in range(ndim)))
+    except BaseException as e:
+        leave_api(e)
+        raise
 
 
 def _same_type(inputs, params, out_avals):
@@ -348,20 +372,24 @@ def transpose(a: ArrayLike, axes: Sequence[int] | None = None) -> Array:
         a: an array.
         axes: dimension i of the result is dimension axes[i] of a; None reverses them.
     """
-    x = as_array(a, "transpose")
-    n = x.ndim
-    if axes is None:
-        permutation = tuple(range(n - 1, -1, -1))
-    else:
-        permutation = tuple(normalize_axis("transpose", i, n) for i in axes)
-        if sorted(permutation) != list(range(n)):
-            raise AxisError(
-                f"transpose: axes must name each of the {n} dimensions of {x.aval} once, got "
-                f"{tuple(axes)}. List the axes of a in their new order."
-            )
-    if permutation == tuple(range(n)):
-        return x
-    return transpose_p.bind1(x, permutation=permutation)
+    try:
+        x = as_array(a, "transpose")
+        n = x.ndim
+        if axes is None:
+            permutation = tuple(range(n - 1, -1, -1))
+        else:
+            permutation = tuple(normalize_axis("transpose", i, n) for i in axes)
+            if sorted(permutation) != list(range(n)):
+                raise AxisError(
+                    f"transpose: axes must name each of the {n} dimensions of {x.aval} once, got "
+                    f"{tuple(axes)}. List the axes of a in their new order."
+                )
+        if permutation == tuple(range(n)):
+            return x
+        return transpose_p.bind1(x, permutation=permutation)
+    except BaseException as e:
+        leave_api(e)
+        raise
 
 
 @transpose_p.def_abstract_eval
@@ -403,27 +431,32 @@ def inverse_permutation(permutation: Sequence[int]) -> tuple[int, ...]:
 
 def moveaxis(a: ArrayLike, source: Any, destination: Any) -> Array:
     """Move dimensions to new places and keep the order of the others, as numpy.moveaxis does."""
-    x = as_array(a, "moveaxis")
-    if source.__class__ is int and source == destination:
-        return x
-    sources = source if isinstance(source, (tuple, list)) else (source,)
-    targets = destination if isinstance(destination, (tuple, list)) else (destination,)
-    if len(sources) != len(targets):
-        raise ArgumentError(
-            f"moveaxis: source and destination must have the same length, got {source} and "
-            f"{destination}."
-        )
-    src = [normalize_axis("moveaxis", i, x.ndim) for i in sources]
-    dst = [normalize_axis("moveaxis", i, x.ndim) for i in targets]
-    if len(set(src)) != len(src) or len(set(dst)) != len(dst):
-        raise AxisError(f"moveaxis: an axis is named twice in {source} or {destination}.")
-    order = [i for i in range(x.ndim) if i not in src]
-    for d, s in sorted(zip(dst, src, strict=True)):
-        order.insert(d, s)
-    return transpose(x, order)
+    try:
+        x = as_array(a, "moveaxis")
+        if source.__class__ is int and source == destination:
+            return x
+        sources = source if isinstance(source, (tuple, list)) else (source,)
+        targets = destination if isinstance(destination, (tuple, list)) else (destination,)
+        if len(sources) != len(targets):
+            raise ArgumentError(
+                f"moveaxis: source and destination must have the same length, got {source} and "
+                f"{destination}."
+            )
+        src = [normalize_axis("moveaxis", i, x.ndim) for i in sources]
+        dst = [normalize_axis("moveaxis", i, x.ndim) for i in targets]
+        if len(set(src)) != len(src) or len(set(dst)) != len(dst):
+            raise AxisError(f"moveaxis: an axis is named twice in {source} or {destination}.")
+        order = [i for i in range(x.ndim) if i not in src]
+        for d, s in sorted(zip(dst, src, strict=True)):
+            order.insert(d, s)
+        return transpose(x, order)
+    except BaseException as e:
+        leave_api(e)
+        raise
 
 
 @method("swapaxes")
+@api_boundary
 def swapaxes(a: ArrayLike, axis1: int, axis2: int) -> Array:
     """Exchange two dimensions, as numpy.swapaxes does."""
     x = as_array(a, "swapaxes")
@@ -435,6 +468,7 @@ def swapaxes(a: ArrayLike, axis1: int, axis2: int) -> Array:
 
 
 @method("matrix_transpose")
+@api_boundary
 def matrix_transpose(x: ArrayLike, /) -> Array:
     """Exchange the last two dimensions."""
     a = as_array(x, "matrix_transpose")
@@ -448,6 +482,7 @@ def matrix_transpose(x: ArrayLike, /) -> Array:
 rev_p = Primitive("rev", linear=True, view=True)  # params: dimensions, increasing
 
 
+@api_boundary
 def rev(operand: ArrayLike, dimensions: Sequence[int]) -> Array:
     """Reverse the order of elements along dimensions."""
     x = as_array(operand, "rev")
@@ -471,6 +506,7 @@ def _rev_batch(args, bdims, *, dimensions):
     return (rev(x, tuple(d + (d >= bdim) for d in dimensions)),), (bdim,)
 
 
+@api_boundary
 def flip(m: ArrayLike, axis: Axis | Sequence[int] = None) -> Array:
     """Reverse the order of elements along `axis` (None: all), as numpy.flip does."""
     x = as_array(m, "flip")
@@ -612,6 +648,7 @@ def _pad_batch(args, bdims, *, padding_config):
 slice_p = Primitive("slice", linear=True, view=True)
 
 
+@api_boundary
 def strided_slice(
     operand: ArrayLike,
     start_indices: Sequence[int],
@@ -632,6 +669,7 @@ def strided_slice(
     return slice_p.bind1(x, start_indices=starts, limit_indices=limits, strides=steps)
 
 
+@api_boundary
 def slice_in_dim(
     operand: ArrayLike,
     start_index: int | None,
@@ -694,11 +732,13 @@ iota_p = Primitive("iota", constant=True)
 iota_p.no_rule("transpose", "no operand")
 
 
+@api_boundary
 def iota(dtype: DTypeLike, size: int) -> Array:
     """The numbers 0, 1, ..., size - 1."""
     return broadcasted_iota(dtype, (size,), 0)
 
 
+@api_boundary
 def broadcasted_iota(dtype: DTypeLike, shape: Sequence[int], dimension: int) -> Array:
     """An array whose value at an index is the index along `dimension`."""
     new = canonical_shape("iota", tuple(shape))

@@ -19,7 +19,7 @@ from mgefn.core.array_methods import METHODS, Array, ArrayLike, Axis, method
 from mgefn.core.avals import ShapedArray, Zero
 from mgefn.core.primitive import Primitive
 from mgefn.core.tracer import Tracer
-from mgefn.errors import ArgumentError, AxisError, DTypeError, ShapeError
+from mgefn.errors import ArgumentError, AxisError, DTypeError, ShapeError, api_boundary
 from mgefn.ops import elementwise
 from mgefn.ops.elementwise import convert, isnan, promoted, where
 from mgefn.ops.shaping import (
@@ -220,6 +220,7 @@ def _check_kind(name: str, kind: str | None, order: Any) -> None:
 
 
 @method("sort")
+@api_boundary
 def sort(
     a: ArrayLike,
     axis: int | None = -1,
@@ -252,6 +253,7 @@ def sort(
 
 
 @method("argsort")
+@api_boundary
 def argsort(
     a: ArrayLike,
     axis: int | None = -1,
@@ -282,6 +284,7 @@ def argsort(
     return scalar(x.shape[d] - 1, index.dtype) - index
 
 
+@api_boundary
 def lexsort(keys: Any, axis: int = -1) -> Array:
     """The positions that sort by several keys, the last one first, as numpy.lexsort gives them.
 
@@ -300,12 +303,14 @@ def lexsort(keys: Any, axis: int = -1) -> Array:
     return _argsort(arrays[::-1], normalize_axis("lexsort", axis, arrays[0].ndim), True)
 
 
+@api_boundary
 def sort_complex(a: ArrayLike) -> Array:
     """The array as complex numbers sorted along its last axis, as numpy.sort_complex gives it."""
     x = _array("sort_complex", a)
     return sort(convert(x, dtypes.complex_dtype(x.dtype)))
 
 
+@api_boundary
 def partition(a: ArrayLike, kth: int, axis: int | None = -1) -> Array:
     """A copy with element kth where sorting puts it, none larger before and none smaller after.
 
@@ -316,6 +321,7 @@ def partition(a: ArrayLike, kth: int, axis: int | None = -1) -> Array:
     return sort(x, d)
 
 
+@api_boundary
 def argpartition(a: ArrayLike, kth: int, axis: int | None = -1) -> Array:
     """The positions that `partition` takes elements from; those that sort the array."""
     x, d = _along("argpartition", a, axis)
@@ -323,6 +329,7 @@ def argpartition(a: ArrayLike, kth: int, axis: int | None = -1) -> Array:
     return argsort(x, d)
 
 
+@api_boundary
 def lax_sort(
     operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: int = 1
 ) -> Array | tuple[Array, ...]:
@@ -350,6 +357,7 @@ def lax_sort(
     return outs[0] if single else outs
 
 
+@api_boundary
 def sort_key_val(
     keys: ArrayLike, values: ArrayLike, dimension: int = -1, is_stable: bool = True
 ) -> tuple[Array, Array]:
@@ -366,6 +374,7 @@ top_k_p.no_rule("transpose", "not linear")
 _INT32 = np.dtype(np.int32)
 
 
+@api_boundary
 def top_k(operand: ArrayLike, k: int, *, axis: int = -1) -> tuple[Array, Array]:
     """The k largest elements along an axis, in falling order, and their positions.
 
@@ -428,6 +437,7 @@ searchsorted_p.no_rule("transpose", "integer output")
 
 
 @method("searchsorted")
+@api_boundary
 def searchsorted(
     a: ArrayLike,
     v: ArrayLike,
@@ -705,6 +715,7 @@ def _check_out(name: str, out: Any) -> None:
         raise ArgumentError(f"{name}: arrays are immutable, so out must be None. Use the result.")
 
 
+@api_boundary
 def quantile(
     a: ArrayLike,
     q: ArrayLike,
@@ -742,6 +753,7 @@ def quantile(
     return _quantile("quantile", a, q, axis, method, keepdims, False, weights)
 
 
+@api_boundary
 def nanquantile(
     a: ArrayLike,
     q: ArrayLike,
@@ -764,6 +776,7 @@ def _hundredth(q: ArrayLike) -> Any:
     return np.asarray(q._data if isinstance(q, ConcreteArray) else q, np.float64) / 100
 
 
+@api_boundary
 def percentile(
     a: ArrayLike,
     q: ArrayLike,
@@ -780,6 +793,7 @@ def percentile(
     return _quantile("percentile", a, _hundredth(q), axis, method, keepdims, False, weights)
 
 
+@api_boundary
 def nanpercentile(
     a: ArrayLike,
     q: ArrayLike,
@@ -796,6 +810,7 @@ def nanpercentile(
     return _quantile("nanpercentile", a, _hundredth(q), axis, method, keepdims, True, weights)
 
 
+@api_boundary
 def median(
     a: ArrayLike,
     axis: Axis | Sequence[int] = None,
@@ -811,6 +826,7 @@ def median(
     return _quantile("median", a, 0.5, axis, "midpoint", keepdims, False)
 
 
+@api_boundary
 def nanmedian(
     a: ArrayLike,
     axis: Axis | Sequence[int] = None,

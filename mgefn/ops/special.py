@@ -14,7 +14,7 @@ from typing import Any
 
 from mgefn.core.array import scalar
 from mgefn.core.array_methods import Array, ArrayLike
-from mgefn.errors import UnsupportedError
+from mgefn.errors import UnsupportedError, api_boundary
 from mgefn.ops.elementwise import (
     FLOAT,
     elementwise,
@@ -83,6 +83,7 @@ zeta_p = elementwise(
 )
 
 
+@api_boundary
 def igamma(a: ArrayLike, x: ArrayLike) -> Array:
     """Regularized lower incomplete gamma function P(a, x), elementwise.
 
@@ -95,16 +96,19 @@ def igamma(a: ArrayLike, x: ArrayLike) -> Array:
     return nary(igamma_p, a, x, inexact=True)
 
 
+@api_boundary
 def igammac(a: ArrayLike, x: ArrayLike) -> Array:
     """Regularized upper incomplete gamma function Q(a, x) = 1 - P(a, x), elementwise."""
     return nary(igammac_p, a, x, inexact=True)
 
 
+@api_boundary
 def igamma_grad_a(a: ArrayLike, x: ArrayLike) -> Array:
     """Derivative of igamma in its order a, elementwise."""
     return nary(igamma_grad_a_p, a, x, inexact=True)
 
 
+@api_boundary
 def random_gamma_grad(a: ArrayLike, x: ArrayLike) -> Array:
     """Derivative in a of a sample x of the gamma distribution of order a, elementwise.
 
@@ -113,11 +117,13 @@ def random_gamma_grad(a: ArrayLike, x: ArrayLike) -> Array:
     return nary(random_gamma_grad_p, a, x, inexact=True)
 
 
+@api_boundary
 def betainc(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Array:
     """Regularized incomplete beta function I_x(a, b), elementwise; x in [0, 1]."""
     return nary(regularized_incomplete_beta_p, a, b, x, inexact=True)
 
 
+@api_boundary
 def zeta(x: ArrayLike, q: ArrayLike) -> Array:
     """Hurwitz zeta function, the sum of (q + k)**-x over k = 0, 1, ..., elementwise; x > 1."""
     return nary(zeta_p, x, q, inexact=True)

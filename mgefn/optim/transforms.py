@@ -9,6 +9,7 @@ Source: DeepMind's optax, optax.readthedocs.io.
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -17,17 +18,17 @@ import numpy as np
 
 from mgefn import dtypes, tree
 from mgefn.core.array_methods import Array, ArrayLike, DTypeLike
-from mgefn.errors import ArgumentError
+from mgefn.errors import ArgumentError, api_boundary
 from mgefn.numpy.creation import asarray, zeros, zeros_like
 from mgefn.ops import reductions
 from mgefn.ops.elementwise import clip as clipped
-from mgefn.ops.elementwise import conj, convert, real, sqrt, where
+from mgefn.ops.elementwise import conj, convert, expm1, real, sqrt, where
 
 Params = Any  # a pytree of arrays
 Updates = Any  # a pytree like Params
 OptState = Any  # a pytree
 Schedule = Callable[[ArrayLike], ArrayLike]  # number of the step -> value
-ScalarOrSchedule = ArrayLike | Schedule
+ScalarOrSchedule = Any  # a number or a Schedule
 
 
 class GradientTransformation(NamedTuple):
@@ -50,6 +51,7 @@ class EmptyState(NamedTuple):
     """The state of a transformation that keeps nothing."""
 
 
+@api_boundary
 def stateless(f: Callable[[Updates, Params | None], Updates]) -> GradientTransformation:
     """A transformation without state from a function (updates, params) -> updates."""
 
@@ -64,6 +66,7 @@ def stateless(f: Callable[[Updates, Params | None], Updates]) -> GradientTransfo
     return GradientTransformation(init, update)
 
 
+@api_boundary
 def with_extra_args_support(tx: GradientTransformation) -> GradientTransformationExtraArgs:
     """The transformation, made to ignore keyword arguments that it does not know."""
     if isinstance(tx, GradientTransformationExtraArgs):
@@ -77,6 +80,7 @@ def with_extra_args_support(tx: GradientTransformation) -> GradientTransformatio
     return GradientTransformationExtraArgs(tx.init, update)
 
 
+@api_boundary
 def chain(*args: GradientTransformation) -> GradientTransformationExtraArgs:
     """Transformations one after the other; the state is the tuple of their states.
 
@@ -85,7 +89,7 @@ def chain(*args: GradientTransformation) -> GradientTransformationExtraArgs:
         >>> opt = optim.chain(optim.clip_by_global_norm(1.0), optim.sgd(0.1))
         >>> updates, state = opt.update({"w": mnp.array([3.0, 4.0])}, opt.init({"w": 0.0}))
         >>> updates
-        {'w': Array([-0.06, -0.08], dtype=float32)}
+        {'w': Array([-0.06      , -0.08000001], dtype=float32)}
     """
     parts = tuple(map(with_extra_args_support, args))
 
@@ -109,6 +113,7 @@ def chain(*args: GradientTransformation) -> GradientTransformationExtraArgs:
     return GradientTransformationExtraArgs(init, update)
 
 
+@api_boundary
 def apply_updates(params: Params, updates: Updates) -> Params:
     """params + updates, leaf by leaf, in the dtypes of params.
 
@@ -130,6 +135,7 @@ def _is_none(x: Any) -> bool:
     return x is None
 
 
+@api_boundary
 def global_norm(updates: Updates) -> Array:
     """The square root of the sum of squares of all elements of all leaves; derivative 0 at 0."""
     squares = [_sum_of_squares(x) for x in tree.leaves(updates)]
@@ -151,21 +157,25 @@ def _squared(a: Any) -> Any:
 # -- transformations without state ----------------------------------------------------------------
 
 
+@api_boundary
 def identity() -> GradientTransformation:
     """The transformation that changes nothing."""
     return stateless(lambda updates, params: updates)
 
 
+@api_boundary
 def set_to_zero() -> GradientTransformation:
     """Zeros in place of all updates."""
     return stateless(lambda updates, params: tree.map(zeros_like, updates))
 
 
+@api_boundary
 def scale(step_size: ArrayLike) -> GradientTransformation:
     """Updates times a number."""
     return stateless(lambda updates, params: tree.map(lambda g: step_size * g, updates))
 
 
+@api_boundary
 def clip(max_delta: ArrayLike) -> GradientTransformation:
     """Each element limited to [-max_delta, max_delta]."""
     return stateless(
@@ -173,6 +183,7 @@ def clip(max_delta: ArrayLike) -> GradientTransformation:
     )
 
 
+@api_boundary
 def clip_by_global_norm(max_norm: float) -> GradientTransformation:
     """Updates scaled down so that their global norm is at most max_norm.
 
@@ -189,6 +200,7 @@ def clip_by_global_norm(max_norm: float) -> GradientTransformation:
     return stateless(limit)
 
 
+@api_boundary
 def add_decayed_weights(weight_decay: ArrayLike = 0.0, mask: Any = None) -> GradientTransformation:
     """Updates plus weight_decay times the params.
 
@@ -218,7 +230,7 @@ def add_decayed_weights(weight_decay: ArrayLike = 0.0, mask: Any = None) -> Grad
 class ScaleByScheduleState(NamedTuple):
     """How many steps were taken."""
 
-    count: Array
+    count: Array  # type: ignore[assignment]  # optax's name, which hides tuple.count
 
 
 class TraceState(NamedTuple):
@@ -230,11 +242,12 @@ class TraceState(NamedTuple):
 class ScaleByAdamState(NamedTuple):
     """Steps taken, and the decaying averages of gradients and of their squares."""
 
-    count: Array
+    count: Array  # type: ignore[assignment]  # optax's name, which hides tuple.count
     mu: Updates
     nu: Updates
 
 
+@api_boundary
 def safe_increment(count: Array) -> Array:
     """count + 1, or count where that would overflow."""
     last = int(np.iinfo(count.dtype).max)
@@ -245,6 +258,7 @@ def _start() -> Array:
     return zeros((), np.int32)
 
 
+@api_boundary
 def scale_by_schedule(step_size_fn: Schedule) -> GradientTransformation:
     """Updates times what a schedule gives for the number of the step, counted from 0."""
 
@@ -261,17 +275,19 @@ def scale_by_schedule(step_size_fn: Schedule) -> GradientTransformation:
     return GradientTransformation(init, update)
 
 
+@api_boundary
 def scale_by_learning_rate(
     learning_rate: ScalarOrSchedule, *, flip_sign: bool = True
 ) -> GradientTransformation:
     """Updates times minus the learning rate, a number or a schedule."""
     sign = -1 if flip_sign else 1
     if callable(learning_rate):
-        schedule = learning_rate
+        schedule: Callable[..., Any] = learning_rate
         return scale_by_schedule(lambda count: sign * schedule(count))
     return scale(sign * learning_rate)
 
 
+@api_boundary
 def trace(
     decay: float, nesterov: bool = False, accumulator_dtype: DTypeLike | None = None
 ) -> GradientTransformation:
@@ -303,6 +319,7 @@ def _cast(values: Any, dtype: DTypeLike | None) -> Any:
     return tree.map(lambda x: convert(asarray(x), new), values)
 
 
+@api_boundary
 def scale_by_adam(
     b1: float = 0.9,
     b2: float = 0.999,
@@ -336,9 +353,9 @@ def scale_by_adam(
         nu = tree.map(lambda g, v: b2 * v + (1 - b2) * _squared(asarray(g)), updates, state.nu)
         count = safe_increment(state.count)
         # The averages start at 0; dividing by the sum of their weights makes up for it.
-        left1, left2 = 1 - _power(b1, count), 1 - _power(b2, count)
+        left1, left2 = _one_minus_power(b1, count), _one_minus_power(b2, count)
         if nesterov:
-            next1 = 1 - _power(b1, safe_increment(count))
+            next1 = _one_minus_power(b1, safe_increment(count))
             ahead = tree.map(
                 lambda g, m: b1 * (m / _as(next1, m)) + (1 - b1) * (g / _as(left1, m)), updates, mu
             )
@@ -355,8 +372,12 @@ def _zero_squares(p: Any) -> Any:
     return zeros_like(p, dtypes.real_part_dtype(asarray(p).dtype))
 
 
-def _power(base: float, count: Array) -> Any:
-    return asarray(base) ** convert(count, dtypes.default_float())
+def _one_minus_power(base: Any, count: Array) -> Any:
+    """1 - base**count, exact also for a base near 1, whose power would round to few digits."""
+    steps = convert(count, dtypes.default_float())
+    if isinstance(base, (int, float)) and base > 0:
+        return -expm1(steps * math.log(base))
+    return 1 - asarray(base) ** steps
 
 
 def _as(x: Any, like: Any) -> Any:
@@ -366,6 +387,7 @@ def _as(x: Any, like: Any) -> Any:
 # -- optimizers -----------------------------------------------------------------------------------
 
 
+@api_boundary
 def sgd(
     learning_rate: ScalarOrSchedule,
     momentum: float | None = None,
@@ -382,6 +404,7 @@ def sgd(
     return chain(*parts, scale_by_learning_rate(learning_rate))
 
 
+@api_boundary
 def adam(
     learning_rate: ScalarOrSchedule,
     b1: float = 0.9,
@@ -410,6 +433,7 @@ def adam(
     )
 
 
+@api_boundary
 def adamw(
     learning_rate: ScalarOrSchedule,
     b1: float = 0.9,
@@ -437,11 +461,13 @@ def adamw(
 # -- schedules ------------------------------------------------------------------------------------
 
 
+@api_boundary
 def constant_schedule(value: ArrayLike) -> Schedule:
     """The same value at every step."""
     return lambda count: value
 
 
+@api_boundary
 def polynomial_schedule(
     init_value: float,
     end_value: float,
@@ -462,6 +488,7 @@ def polynomial_schedule(
     return schedule
 
 
+@api_boundary
 def linear_schedule(
     init_value: float, end_value: float, transition_steps: int, transition_begin: int = 0
 ) -> Schedule:

@@ -12,7 +12,6 @@ import pytest
 import mgefn.backends.numpy_cpu
 import mgefn.interpreters.jit
 import mgefn.ops.reductions  # noqa: F401  # einsum sums through it
-from mgefn.backends.numpy_kernels.base import scratch_of
 from mgefn.backends.numpy_kernels.contractions import dot_general as kernel
 from mgefn.core.array import as_array
 from mgefn.core.avals import ShapedArray, Zero
@@ -22,6 +21,7 @@ from mgefn.interpreters.jvp import jvp_flat
 from mgefn.interpreters.linearize import linearize_flat
 from mgefn.interpreters.staging import trace
 from mgefn.ops import contractions as C
+from tests.kernels import scratch_of
 
 DTYPES = ["bool", "int8", "uint8", "int32", "int64", "float16", "float32", "float64"]
 DTYPES += ["complex64", "complex128"]

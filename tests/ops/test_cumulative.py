@@ -12,7 +12,6 @@ import mgefn.backends.numpy_cpu  # noqa: F401  # registers the kernels
 from mgefn import dtypes
 from mgefn.api.batch import vmap
 from mgefn.api.derivatives import grad, hessian, jacfwd, jacrev, jvp, vjp
-from mgefn.backends.numpy_kernels.base import scratch_of
 from mgefn.core.array import as_array
 from mgefn.core.avals import ShapedArray
 from mgefn.core.jaxpr import check_jaxpr
@@ -53,6 +52,11 @@ def wide(x):
     return x.astype(np.float64) if x.dtype.kind == "V" or x.dtype == np.float16 else x
 
 
+def scratch_of(kernel, in_avals, out_avals, params):
+    bound = getattr(kernel, "temp_bytes", None)
+    return 0 if bound is None else bound(in_avals, out_avals, **params)
+
+
 def close(got, want, dtype=None, tol=None):
     got = np.asarray(got)
     tol = tol or TOLERANCE.get(got.dtype.name, 1e-12)
@@ -67,11 +71,12 @@ def close(got, want, dtype=None, tol=None):
 # -- values ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", NUMBERS, ids=str)
-@pytest.mark.parametrize("name", SCANS)
+@pytest.mark.parametrize(
+    "name, dtype",
+    [(n, d) for n in SCANS for d in NUMBERS if n != "cumlogsumexp" or d.kind in "fV"],
+    ids=str,
+)
 def test_scans_match_numpy(name, dtype):
-    if name == "cumlogsumexp" and dtype.kind not in "fV":
-        pytest.skip("floats only")
     _, along, ufunc = SCANS[name]
     for shape in [(5,), (3, 4), (2, 3, 4), (0,), (2, 0, 3), (1,)]:
         x = draw(shape, dtype)

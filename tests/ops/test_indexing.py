@@ -11,7 +11,6 @@ from hypothesis.extra import numpy as hnp
 
 import mgefn
 from mgefn.backends.numpy_cpu import KERNELS
-from mgefn.backends.numpy_kernels.base import scratch_of
 from mgefn.core.array import as_array
 from mgefn.errors import (
     ArgumentError,
@@ -23,6 +22,7 @@ from mgefn.errors import (
     TracerIntegerConversionError,
 )
 from mgefn.ops import indexing as ix
+from tests.kernels import scratch_of
 
 X = np.arange(60.0).reshape(3, 4, 5)
 UPDATES = {"set": None, "add": np.add, "multiply": np.multiply, "min": np.minimum}

@@ -13,7 +13,6 @@ from mgefn import dtypes
 from mgefn.api.batch import vmap
 from mgefn.api.derivatives import grad, hessian, jacfwd, jacrev, jvp, vjp
 from mgefn.backends.numpy_kernels import reductions as kernels
-from mgefn.backends.numpy_kernels.base import scratch_of
 from mgefn.core.array import as_array
 from mgefn.core.avals import ShapedArray
 from mgefn.core.jaxpr import check_jaxpr
@@ -58,6 +57,11 @@ def fits(axis, ndim):
 def wide(x):
     """The array in a dtype that NumPy's own functions compute exactly enough in."""
     return x.astype(np.float64) if x.dtype.kind == "V" or x.dtype == np.float16 else x
+
+
+def scratch_of(kernel, in_avals, out_avals, params):
+    bound = getattr(kernel, "temp_bytes", None)
+    return 0 if bound is None else bound(in_avals, out_avals, **params)
 
 
 def close(got, want, dtype=None, tol=None):
@@ -336,14 +340,15 @@ def test_half_precision_accumulates_in_single():
 
 @pytest.mark.parametrize("shape, axes", [((20000, 3), (0,)), ((3, 20000, 2), (1,)),
                                          ((20001, 2, 3), (0, 2)), ((20000,), (0,)),
-                                         ((200, 100, 2), (0, 1))])  # fmt: skip
+                                         ((200, 100, 2), (0, 1)),
+                                         ((64, 3, 500), (0, 2)), ((30001, 7), (0,))])  # fmt: skip
 def test_long_sums_do_not_drift(shape, axes):
-    """Adding 20000 float32 one by one loses two digits more than adding them in blocks."""
+    """One by one, 20000 float32 are off by 1e-4; in blocks of 128 by a few 1e-6."""
     x = np.full(shape, 0.1, np.float32)
     n = np.prod([shape[a] for a in axes])
     for y in (x, np.asfortranarray(x), x[::-1]):
         (got,) = kernels.reduce_sum(y, axes=axes)
-        np.testing.assert_allclose(got, np.float64(np.float32(0.1)) * n, rtol=2e-6)
+        np.testing.assert_allclose(got, np.float64(np.float32(0.1)) * n, rtol=1e-5)
     z = draw(shape, np.float64)
     np.testing.assert_allclose(kernels.reduce_sum(z, axes=axes)[0], z.sum(axes), rtol=1e-9)
 
@@ -396,15 +401,21 @@ def test_kernels_write_into_their_blocks(name):
                 np.testing.assert_array_equal(made, block)
 
 
-@pytest.mark.parametrize("name", PRIMITIVES)
-@pytest.mark.parametrize("dtype", ["float16", BF16, "float32", "int32"], ids=str)
+@pytest.mark.parametrize(
+    "name, dtype",
+    [
+        (name, dtype)
+        for name in PRIMITIVES
+        for dtype in ["float16", BF16, "float32", "int32"]
+        if dtype == "int32" or name not in ("reduce_and", "reduce_or", "reduce_xor")
+    ],
+    ids=str,
+)
 @pytest.mark.parametrize("shape, axes", [((300, 500), (0,)), ((300, 500), (1,)),
                                          ((100000,), (0,)), ((5000, 20), (0,)),
                                          ((100, 20, 100), (2,))])  # fmt: skip
 def test_kernels_stay_within_their_declared_memory(name, dtype, shape, axes):
     dtype = np.dtype(dtype)
-    if name in ("reduce_and", "reduce_or", "reduce_xor") and dtype.kind != "i":
-        pytest.skip("integers only")
     params = params_of(name, axes)
     kernel = PRIMITIVES[name].kernels["numpy"]
     avals = (ShapedArray(shape, dtype),)

@@ -11,7 +11,6 @@ import pytest
 
 import mgefn
 from mgefn.backends.numpy_kernels import sorting as kernels
-from mgefn.backends.numpy_kernels.base import scratch_of
 from mgefn.core.array import as_array
 from mgefn.core.avals import ShapedArray, Zero
 from mgefn.errors import ArgumentError, AxisError, DTypeError, ShapeError
@@ -20,6 +19,7 @@ from mgefn.interpreters.jvp import jvp_flat
 from mgefn.interpreters.linearize import linearize_flat
 from mgefn.interpreters.staging import trace
 from mgefn.ops import sorting as S
+from tests.kernels import scratch_of
 
 DTYPES = ["bool", "int8", "uint8", "int16", "int32", "uint32", "int64", "uint64", "float16"]
 DTYPES += ["float32", "float64", "complex64", "complex128"]

@@ -128,10 +128,11 @@ def rsqrt(x, *, outs: tuple = (None,)) -> tuple:
 def round_(x, *, rounding_method, outs: tuple = (None,)) -> tuple:
     if rounding_method == 1:
         return (np.rint(x) if outs[0] is None else np.rint(x, out=outs[0]),)
-    away = np.copysign(np.floor(np.abs(x) + np.asarray(0.5, x.dtype)), x)
-    # x + 0.5 rounds up just below a half; such x are below it.
-    below = np.abs(x) < np.nextafter(np.asarray(0.5, x.dtype), np.asarray(0, x.dtype))
-    return (deliver(np.where(below, np.copysign(np.asarray(0, x.dtype), x), away), outs[0]),)
+    # Not floor(|x| + 0.5): the sum rounds up just below a half, and for large odd integers.
+    whole = np.trunc(x)
+    up = np.abs(x - whole) >= np.asarray(0.5, x.dtype)
+    away = whole + np.copysign(up.astype(x.dtype), x)
+    return (deliver(np.where(up, away, whole), outs[0]),)
 
 
 def _round_temp(in_avals: Any, out_avals: Any, *, rounding_method: int) -> int:

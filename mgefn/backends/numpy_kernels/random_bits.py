@@ -25,7 +25,7 @@ def _flat(x: np.ndarray, size: int) -> np.ndarray:
 
 def _threefry2x32_temp(in_avals: Any, out_avals: Any, **params: Any) -> int:
     # Batched keys are broadcast views, which reshape copies.
-    return sum(a.nbytes for a in in_avals) + 8 * 4 * min(CHUNK, out_avals[0].size) + 1024
+    return sum(a.nbytes for a in in_avals) + 8 * 4 * min(CHUNK, out_avals[0].size) + 4096
 
 
 @temp_bytes(_threefry2x32_temp)

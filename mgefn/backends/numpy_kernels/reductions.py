@@ -17,6 +17,7 @@ from mgefn.backends.numpy_kernels.base import BUFFER_ELEMENTS, deliver, temp_byt
 from mgefn.ops.reductions import highest, lowest
 
 BLOCK = 128  # elements added one by one before they count as one
+LANES = 512  # sums formed side by side where a matrix has few columns
 
 
 def _accumulate(ufunc: Any, x: np.ndarray, axes: tuple[int, ...], out: Any) -> np.ndarray:
@@ -33,6 +34,15 @@ def _blocked_sum(x: np.ndarray, axes: tuple[int, ...], dtype: np.dtype, out: Any
     """numpy.add.reduce, with never more than about 2 BLOCK elements added one by one."""
     if x.size < 2 * BLOCK or not axes:
         return np.add.reduce(x, axes, dtype, out)
+    if x.ndim > 2 and x.flags.c_contiguous:
+        return _joined_sum(x, axes, dtype, out)
+    return _split_sum(x, axes, dtype, out)
+
+
+def _split_sum(x: np.ndarray, axes: tuple[int, ...], dtype: np.dtype, out: Any) -> Any:
+    """The blocked sum, block by block where NumPy would go one by one."""
+    if x.ndim == 2 and axes == (0,) and 1 < x.shape[1] <= LANES // 4 and x.flags.c_contiguous:
+        return _narrow_sum(x, dtype, out)
     if len(axes) == x.ndim and (x.flags.c_contiguous or x.flags.f_contiguous):
         return np.add.reduce(x, axes, dtype, out)
     innermost = min(
@@ -64,6 +74,47 @@ def _blocked_sum(x: np.ndarray, axes: tuple[int, ...], dtype: np.dtype, out: Any
     return _blocked_sum(sums, (place,), dtype, out)
 
 
+def _narrow_sum(x: np.ndarray, dtype: np.dtype, out: Any) -> Any:
+    """The sum over the rows of a matrix with few columns, many rows laid side by side.
+
+    NumPy's inner loop runs over the columns, and starting it costs more than a few additions.
+    """
+    n, columns = x.shape
+    rows = LANES // columns
+    whole = n // rows
+    if whole < 8:
+        return np.add.reduce(x, 0, dtype, out)
+    side_by_side = x[: whole * rows].reshape((whole, rows * columns))
+    lanes = _split_sum(side_by_side, (0,), dtype, None).reshape((rows, columns))
+    total = np.add.reduce(lanes, 0, dtype, out)
+    if whole * rows < n:
+        total += np.add.reduce(x[whole * rows :], 0, dtype)
+    return total
+
+
+def _joined_sum(x: np.ndarray, axes: tuple[int, ...], dtype: np.dtype, out: Any) -> Any:
+    """The blocked sum of a contiguous array, neighbouring axes of one fate taken as one."""
+    shape: list[int] = []
+    summed: list[bool] = []
+    for i, n in enumerate(x.shape):
+        if summed and summed[-1] == (i in axes):
+            shape[-1] *= n
+        else:
+            shape.append(n)
+            summed.append(i in axes)
+    joined = tuple(i for i, s in enumerate(summed) if s)
+    kept = tuple(n for i, n in enumerate(x.shape) if i not in axes)
+    if len(shape) == x.ndim or (out is not None and not out.flags.c_contiguous):
+        return _split_sum(x, axes, dtype, out)
+    flat = (
+        None
+        if out is None
+        else out.reshape([n for n, s in zip(shape, summed, strict=True) if not s])
+    )
+    total = _split_sum(x.reshape(shape), joined, dtype, flat)
+    return np.asarray(total).reshape(kept) if out is None else out
+
+
 def _accumulator_bytes(in_avals: Any, out_avals: Any, *, axes: tuple[int, ...]) -> int:
     x, out = in_avals[0], out_avals[0]
     wide = dtypes.accumulator(x.dtype).itemsize
@@ -74,7 +125,7 @@ def _accumulator_bytes(in_avals: Any, out_avals: Any, *, axes: tuple[int, ...]) 
     if count >= 2 * BLOCK and x.dtype.kind not in "iub":
         # The blocks' sums, of one axis or, where blocks of several are short, of two in turn.
         blocks = count // BLOCK if len(axes) == 1 else 4 * count // BLOCK
-        scratch += out.size * wide * (blocks + blocks // BLOCK + 4) + 4096
+        scratch += out.size * wide * (blocks + blocks // BLOCK + 4) + 2 * LANES * wide + 4096
     return scratch
 
 

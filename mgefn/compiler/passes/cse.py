@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mgefn.core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Literal, Var
+from mgefn.core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Literal, Var, has_effect
 
 
 def atom_key(a: Atom) -> Any:
@@ -23,7 +23,7 @@ def eliminate_common_subexpressions(closed: ClosedJaxpr) -> ClosedJaxpr:
     for eqn in jaxpr.eqns:
         inputs = [a if isinstance(a, Literal) else env.get(a, a) for a in eqn.inputs]
         eqn = Eqn(eqn.primitive, inputs, eqn.params, eqn.out_binders, eqn.source)
-        if not eqn.primitive.effect and not eqn.primitive.opaque:
+        if not eqn.primitive.opaque and not has_effect(eqn):
             try:
                 key = (eqn.primitive, *map(atom_key, inputs), frozenset(eqn.params.items()))
                 before = seen.get(key)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mgefn.core.jaxpr import ClosedJaxpr, Jaxpr, Var
+from mgefn.core.jaxpr import ClosedJaxpr, Jaxpr, Var, has_effect
 
 
 def eliminate_dead_code(closed: ClosedJaxpr) -> ClosedJaxpr:
@@ -10,7 +10,7 @@ def eliminate_dead_code(closed: ClosedJaxpr) -> ClosedJaxpr:
     live: set[Var] = {a for a in jaxpr.outs if isinstance(a, Var)}
     kept = []
     for eqn in reversed(jaxpr.eqns):
-        if eqn.primitive.effect or any(v in live for v in eqn.out_binders):
+        if any(v in live for v in eqn.out_binders) or has_effect(eqn):
             kept.append(eqn)
             live.update(a for a in eqn.inputs if isinstance(a, Var))
     kept.reverse()

@@ -1,8 +1,8 @@
 """Inlining: write the program of a call in its place.
 
-A program that is called often and is not small stays a call, so that the size of what is compiled
-stays within a few times that of what was written. Works with a stack of its own: nesting depth is
-the only depth here, and it may be large too.
+A program that is called more than once and is not small stays a call, so that functions that call
+each other twice do not double the size at each level. Works with a stack of its own: nesting depth
+is the only depth here, and it may be large too.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from typing import Any
 from mgefn.core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Literal, Var
 
 SMALL = 64  # equations: inlined however often it is called
-FEW_CALLS = 4  # calls of one program that are inlined whatever its size
+FEW_CALLS = 4  # calls of one program that are inlined up to a size of
+MEDIUM = 2000  # equations, those of the calls inlined in it included
 
 
 def inline_calls(closed: ClosedJaxpr) -> ClosedJaxpr:
     """Replace calls by the equations of what they call."""
-    calls = _count_calls(closed)
-    if not calls:
+    chosen = _chosen(closed)
+    if not chosen:
         return closed
     eqns: list[Eqn] = []
     const_binders = list(closed.jaxpr.const_binders)
@@ -50,7 +51,7 @@ def inline_calls(closed: ClosedJaxpr) -> ClosedJaxpr:
             continue
         inputs: list[Atom] = [a if isinstance(a, Literal) else env.get(a, a) for a in eqn.inputs]
         inner = _inner(eqn)
-        if inner is not None and (calls[id(inner)] <= FEW_CALLS or len(inner.jaxpr.eqns) <= SMALL):
+        if inner is not None and id(inner) in chosen:
             inside: dict[Var, Atom] = dict(zip(inner.jaxpr.in_binders, inputs, strict=True))
             for v, c in zip(inner.jaxpr.const_binders, inner.consts, strict=True):
                 inside[v] = constant(c, v)
@@ -73,17 +74,45 @@ def _inner(eqn: Eqn) -> ClosedJaxpr | None:
     return None if hook is None else hook(eqn.params)
 
 
-def _count_calls(closed: ClosedJaxpr) -> dict[int, int]:
-    """How often each inner program would be written, by id; ids live as long as `closed`."""
-    counts: dict[int, int] = {}
-    todo = [closed]
-    while todo:
-        program = todo.pop()
+def _chosen(closed: ClosedJaxpr) -> set[int]:
+    """The inner programs to inline, by id; ids live as long as `closed`."""
+    programs = _innermost_first(closed)
+    calls: dict[int, int] = {}
+    for program in programs:
         for eqn in program.jaxpr.eqns:
             inner = _inner(eqn)
             if inner is not None:
-                n = counts.get(id(inner), 0)
-                counts[id(inner)] = n + 1
-                if n == 0:
-                    todo.append(inner)
-    return counts
+                calls[id(inner)] = calls.get(id(inner), 0) + 1
+    chosen: set[int] = set()
+    size: dict[int, int] = {}
+    for program in programs:
+        n = 0
+        for eqn in program.jaxpr.eqns:
+            inner = _inner(eqn)
+            n += size[id(inner)] if inner is not None and id(inner) in chosen else 1
+        size[id(program)] = n
+        often = calls.get(id(program), 0)
+        if program is not closed and (
+            often == 1 or n <= SMALL or (often <= FEW_CALLS and n <= MEDIUM)
+        ):
+            chosen.add(id(program))
+    return chosen
+
+
+def _innermost_first(closed: ClosedJaxpr) -> list[ClosedJaxpr]:
+    """All programs, each once and after those that it calls."""
+    order: list[ClosedJaxpr] = []
+    stack: list[tuple[ClosedJaxpr, Any]] = [(closed, iter(closed.jaxpr.eqns))]
+    seen = {id(closed)}
+    while stack:
+        program, rest = stack[-1]
+        for eqn in rest:
+            inner = _inner(eqn)
+            if inner is not None and id(inner) not in seen:
+                seen.add(id(inner))
+                stack.append((inner, iter(inner.jaxpr.eqns)))
+                break
+        else:
+            stack.pop()
+            order.append(program)
+    return order

@@ -23,7 +23,7 @@ from mgefn.core.array import as_array, scalar
 from mgefn.core.array_methods import Array, ArrayLike
 from mgefn.core.avals import ShapedArray, Zero, is_undefined
 from mgefn.core.primitive import Primitive
-from mgefn.errors import ArgumentError, DTypeError, ShapeError
+from mgefn.errors import ArgumentError, DTypeError, ShapeError, api_boundary
 from mgefn.ops.elementwise import add_p, convert, mask, scale, select_n_p, where
 from mgefn.ops.shaping import (
     broadcast_in_dim,
@@ -141,6 +141,7 @@ def fill_param(fill_value: Any, dtype: np.dtype) -> Any:
 gather_p = Primitive("gather", weak_result=False)
 
 
+@api_boundary
 def gather(
     operand: ArrayLike,
     start_indices: ArrayLike,
@@ -349,6 +350,7 @@ def _public_scatter(primitive: Primitive, operand, indices, updates, dimension_n
     )
 
 
+@api_boundary
 def scatter(
     operand: ArrayLike,
     scatter_indices: ArrayLike,
@@ -377,6 +379,7 @@ def scatter(
                            indices_are_sorted, unique_indices, mode)  # fmt: skip
 
 
+@api_boundary
 def scatter_add(
     operand: ArrayLike,
     scatter_indices: ArrayLike,
@@ -392,6 +395,7 @@ def scatter_add(
                            indices_are_sorted, unique_indices, mode)  # fmt: skip
 
 
+@api_boundary
 def scatter_sub(
     operand: ArrayLike,
     scatter_indices: ArrayLike,
@@ -407,6 +411,7 @@ def scatter_sub(
                            dimension_numbers, indices_are_sorted, unique_indices, mode)  # fmt: skip
 
 
+@api_boundary
 def scatter_mul(
     operand: ArrayLike,
     scatter_indices: ArrayLike,
@@ -426,6 +431,7 @@ def scatter_mul(
                            indices_are_sorted, unique_indices, mode)  # fmt: skip
 
 
+@api_boundary
 def scatter_min(
     operand: ArrayLike,
     scatter_indices: ArrayLike,
@@ -441,6 +447,7 @@ def scatter_min(
                            indices_are_sorted, unique_indices, mode)  # fmt: skip
 
 
+@api_boundary
 def scatter_max(
     operand: ArrayLike,
     scatter_indices: ArrayLike,

@@ -27,6 +27,8 @@ from mgefn.errors import (
     IndexOutOfBoundsError,
     NonConcreteBooleanIndexError,
     TracerIntegerConversionError,
+    api_boundary,
+    leave_api,
 )
 from mgefn.ops.elementwise import convert
 from mgefn.ops.indexing.gather import (
@@ -67,37 +69,41 @@ def getitem(x: Array, index: Any) -> Array:
         NonConcreteBooleanIndexError: the index is a traced mask.
         DTypeError: the index is a list, a float, or of another wrong type.
     """
-    if state.current is None and x.__class__ is ConcreteArray:
-        cls = index.__class__
-        if cls in _BASIC:
-            known = index
-        elif cls is tuple:
-            for i in index:
-                if i.__class__ not in _BASIC:
-                    known = known_index(index)
-                    break
-            else:
+    try:
+        if state.current is None and x.__class__ is ConcreteArray:
+            cls = index.__class__
+            if cls in _BASIC:
                 known = index
-        else:
-            known = known_index(index)
-        if known is not _NOT_KNOWN:
-            data: np.ndarray = x._data  # type: ignore[attr-defined]  # the class is checked above
-            try:
-                part = data[known]
-            except (IndexError, TypeError, ValueError) as e:
-                raise _as_ours(e, x.aval, index) from None
-            if part.__class__ is not np.ndarray:
-                part = np.asarray(part)
+            elif cls is tuple:
+                for i in index:
+                    if i.__class__ not in _BASIC:
+                        known = known_index(index)
+                        break
+                else:
+                    known = index
             else:
-                base = part.base
-                if base is not None and part.nbytes * 8 < (
-                    base.nbytes if base.__class__ is np.ndarray else data.nbytes
-                ):
-                    whole = base.nbytes if base.__class__ is np.ndarray else data.nbytes
-                    if whole > _KEEPS_BASE:
-                        part = np.array(part)
-            return ConcreteArray(part, x._weak)  # type: ignore[attr-defined]  # as above
-    return _traced_getitem(x, index)
+                known = known_index(index)
+            if known is not _NOT_KNOWN:
+                data: np.ndarray = x._data  # type: ignore[attr-defined]  # the class is checked above
+                try:
+                    part = data[known]
+                except (IndexError, TypeError, ValueError) as e:
+                    raise _as_ours(e, x.aval, index) from None
+                if part.__class__ is not np.ndarray:
+                    part = np.asarray(part)
+                else:
+                    base = part.base
+                    if base is not None and part.nbytes * 8 < (
+                        base.nbytes if base.__class__ is np.ndarray else data.nbytes
+                    ):
+                        whole = base.nbytes if base.__class__ is np.ndarray else data.nbytes
+                        if whole > _KEEPS_BASE:
+                            part = np.array(part)
+                return ConcreteArray(part, x._weak)  # type: ignore[attr-defined]  # as above
+        return _traced_getitem(x, index)
+    except BaseException as e:
+        leave_api(e)
+        raise
 
 
 class _NotKnown:
@@ -598,6 +604,7 @@ def _advanced(x: Any, parsed: ParsedIndex) -> Any:
 
 
 @method("index_get")
+@api_boundary
 def index_get(
     x: ArrayLike, index: Any, indices_are_sorted: bool, unique_indices: bool, mode: Any,
     fill_value: Any,

@@ -26,6 +26,7 @@ from mgefn.errors import (
     DTypeError,
     IndexOutOfBoundsError,
     ShapeError,
+    api_boundary,
 )
 from mgefn.ops.elementwise import clip, convert, promoted, remainder, truth, where
 from mgefn.ops.indexing.gather import (
@@ -102,6 +103,7 @@ def _constant(data: np.ndarray) -> ConcreteArray:
 
 
 @method("take")
+@api_boundary
 def take(
     a: ArrayLike,
     indices: ArrayLike,
@@ -187,6 +189,7 @@ def _wrapped_known(i: Any, n: int) -> ConcreteArray:
     return _constant(np.clip(np.where(i < 0, i + n, i), -1, n).astype(index_dtype((n,))))
 
 
+@api_boundary
 def take_along_axis(
     arr: ArrayLike,
     indices: ArrayLike,
@@ -246,6 +249,7 @@ def _along(x: Any, i: Any, at: int) -> tuple:
     return i, rows, reshape(i, (*i.shape, 1)), rows
 
 
+@api_boundary
 def put_along_axis(
     arr: ArrayLike,
     indices: ArrayLike,
@@ -289,6 +293,7 @@ def put_along_axis(
     return reshape(out, original)
 
 
+@api_boundary
 def put(
     a: ArrayLike, ind: ArrayLike, v: ArrayLike, mode: str | None = None, *, inplace: bool = True
 ) -> Array:
@@ -334,6 +339,7 @@ def as_size(x: Any) -> int:
 
 
 @method("diagonal")
+@api_boundary
 def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
     """The diagonal of the matrices in two dimensions, as the last dimension of the result."""
     x = _array("diagonal", a)
@@ -357,6 +363,7 @@ def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> A
     return strided_slice(flat, (*zero, start), (*lead, limit), (*one, m + 1 if count > 1 else 1))
 
 
+@api_boundary
 def diag(v: ArrayLike, k: int = 0) -> Array:
     """The k-th diagonal of a matrix, or the matrix that has a vector on it, as numpy.diag."""
     x = _array("diag", v)
@@ -375,6 +382,7 @@ def diag(v: ArrayLike, k: int = 0) -> Array:
     return reshape(flat, (size, size))
 
 
+@api_boundary
 def diagflat(v: ArrayLike, k: int = 0) -> Array:
     """`diag` of the flattened array."""
     x = _array("diagflat", v)
@@ -382,6 +390,7 @@ def diagflat(v: ArrayLike, k: int = 0) -> Array:
 
 
 @method("trace")
+@api_boundary
 def trace(
     a: ArrayLike,
     offset: int = 0,
@@ -394,11 +403,13 @@ def trace(
     return METHODS["sum"](diagonal(a, offset, axis1, axis2), -1, dtype, out)
 
 
+@api_boundary
 def diag_indices(n: int, ndim: int = 2) -> tuple[Array, ...]:
     """The indices of the main diagonal of an array with `ndim` dimensions of size n."""
     return (iota(np.int32, operator.index(n)),) * ndim
 
 
+@api_boundary
 def diag_indices_from(arr: ArrayLike) -> tuple[Array, ...]:
     """`diag_indices` for an array, whose dimensions must have one size."""
     x = _array("diag_indices_from", arr)
@@ -416,6 +427,7 @@ def _lower(shape: tuple[int, int], k: int) -> Any:
     return row + scalar(max(min(k, 2**30), -(2**30)), dtype) >= column
 
 
+@api_boundary
 def tri(N: int, M: int | None = None, k: int = 0, dtype: DTypeLike = None) -> Array:
     """1 on and below the k-th diagonal of an N x M matrix and 0 above, as numpy.tri."""
     new = dtypes.default_float() if dtype is None else dtypes.canonical(dtype)
@@ -423,11 +435,13 @@ def tri(N: int, M: int | None = None, k: int = 0, dtype: DTypeLike = None) -> Ar
     return convert(_lower((operator.index(N), operator.index(m)), operator.index(k)), new)
 
 
+@api_boundary
 def tril(m: ArrayLike, k: int = 0) -> Array:
     """The matrix with zeros above the k-th diagonal; leading dimensions are a batch."""
     return _triangle("tril", m, k, True)
 
 
+@api_boundary
 def triu(m: ArrayLike, k: int = 0) -> Array:
     """The matrix with zeros below the k-th diagonal; leading dimensions are a batch."""
     return _triangle("triu", m, k - 1, False)
@@ -442,30 +456,35 @@ def _triangle(name: str, m: Any, k: int, lower: bool) -> Any:
     return where(inside, x, zero) if lower else where(inside, zero, x)
 
 
+@api_boundary
 def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array]:
     """Row and column indices of the lower triangle of an n x m matrix."""
     i, j = np.tril_indices(n, k, m)
     return _constant(i.astype(np.int32)), _constant(j.astype(np.int32))
 
 
+@api_boundary
 def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array]:
     """Row and column indices of the upper triangle of an n x m matrix."""
     i, j = np.triu_indices(n, k, m)
     return _constant(i.astype(np.int32)), _constant(j.astype(np.int32))
 
 
+@api_boundary
 def tril_indices_from(arr: ArrayLike, k: int = 0) -> tuple[Array, Array]:
     """`tril_indices` for a matrix."""
     n, m = _array("tril_indices_from", arr).shape
     return tril_indices(n, k, m)
 
 
+@api_boundary
 def triu_indices_from(arr: ArrayLike, k: int = 0) -> tuple[Array, Array]:
     """`triu_indices` for a matrix."""
     n, m = _array("triu_indices_from", arr).shape
     return triu_indices(n, k, m)
 
 
+@api_boundary
 def mask_indices(
     n: int, mask_func: Callable[..., Any], k: Any = 0, size: int | None = None
 ) -> tuple[Array, ...]:
@@ -478,6 +497,7 @@ def mask_indices(
 
 
 @method("nonzero")
+@api_boundary
 def nonzero(a: ArrayLike, *, size: int | None = None, fill_value: Any = None) -> tuple[Array, ...]:
     """The indices of the elements that are not 0, one array for each dimension.
 
@@ -528,12 +548,14 @@ def nonzero(a: ArrayLike, *, size: int | None = None, fill_value: Any = None) ->
     return tuple(out)
 
 
+@api_boundary
 def flatnonzero(a: ArrayLike, *, size: int | None = None, fill_value: Any = None) -> Array:
     """The flat indices of the elements that are not 0; size and fill_value as for `nonzero`."""
     x = _array("flatnonzero", a)
     return nonzero(reshape(x, (x.size,)), size=size, fill_value=fill_value)[0]
 
 
+@api_boundary
 def argwhere(a: ArrayLike, *, size: int | None = None, fill_value: Any = None) -> Array:
     """The indices of the elements that are not 0, one row each; see `nonzero`."""
     x = _array("argwhere", a)
@@ -545,6 +567,7 @@ def argwhere(a: ArrayLike, *, size: int | None = None, fill_value: Any = None) -
     return concatenate_p.bind1(*(reshape(c, (n, 1)) for c in columns), dimension=1)
 
 
+@api_boundary
 def compress(
     condition: ArrayLike,
     a: ArrayLike,
@@ -582,11 +605,13 @@ def compress(
 
 
 @method("compress")
+@api_boundary
 def _compress_method(a: Array, condition: ArrayLike, axis: int | None = None) -> Array:
     # As a method the array comes first.
     return compress(condition, a, axis)
 
 
+@api_boundary
 def extract(
     condition: ArrayLike, arr: ArrayLike, *, size: int | None = None, fill_value: Any = 0
 ) -> Array:
@@ -599,6 +624,7 @@ def extract(
 
 
 @method("choose")
+@api_boundary
 def choose(a: ArrayLike, choices: Any, out: None = None, mode: str = "raise") -> Array:
     """For each element of `a` the element of the choice that it numbers, as numpy.choose.
 
@@ -632,6 +658,7 @@ def choose(a: ArrayLike, choices: Any, out: None = None, mode: str = "raise") ->
     return result
 
 
+@api_boundary
 def select(
     condlist: Sequence[ArrayLike], choicelist: Sequence[ArrayLike], default: ArrayLike = 0
 ) -> Array:
@@ -650,6 +677,7 @@ def select(
     return result
 
 
+@api_boundary
 def piecewise(x: ArrayLike, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: Any) -> Array:
     """The function of the last condition that holds, applied to x, as numpy.piecewise gives it.
 
@@ -678,6 +706,7 @@ def piecewise(x: ArrayLike, condlist: Any, funclist: Sequence[Any], *args: Any, 
 # -- moving and repeating -------------------------------------------------------------------------
 
 
+@api_boundary
 def roll(a: ArrayLike, shift: Any, axis: int | Sequence[int] | None = None) -> Array:
     """Move elements along axes; what leaves at the end comes back at the start, as numpy.roll.
 
@@ -723,6 +752,7 @@ def roll(a: ArrayLike, shift: Any, axis: int | Sequence[int] | None = None) -> A
 
 
 @method("repeat")
+@api_boundary
 def repeat(
     a: ArrayLike,
     repeats: ArrayLike,
@@ -778,6 +808,7 @@ def repeat(
     return take(x, METHODS["cumsum"](marks), at, mode="clip", indices_are_sorted=True)
 
 
+@api_boundary
 def tile(A: ArrayLike, reps: int | Sequence[int]) -> Array:
     """Repeat a whole array along its dimensions, as numpy.tile does."""
     x = _array("tile", A)
@@ -791,6 +822,7 @@ def tile(A: ArrayLike, reps: int | Sequence[int]) -> Array:
     return reshape(wide, tuple(t * n for t, n in zip(times, sizes, strict=True)))
 
 
+@api_boundary
 def append(arr: ArrayLike, values: ArrayLike, axis: int | None = None) -> Array:
     """`values` after arr along an axis; None flattens both first."""
     a, b = promoted("append", (arr, values))
@@ -814,6 +846,7 @@ def _places(name: str, obj: Any) -> Any:
     return _needed(name, i, "Use where, or a mask, instead.") if isinstance(i, Array) else i
 
 
+@api_boundary
 def delete(arr: ArrayLike, obj: Any, axis: int | None = None) -> Array:
     """arr without the elements at known places along an axis, as numpy.delete gives it."""
     x, at = _flat_axis("delete", _array("delete", arr), axis)
@@ -827,6 +860,7 @@ def delete(arr: ArrayLike, obj: Any, axis: int | None = None) -> Array:
     return take(x, _constant(kept), at, mode="clip", indices_are_sorted=True, unique_indices=True)
 
 
+@api_boundary
 def insert(arr: ArrayLike, obj: Any, values: ArrayLike, axis: int | None = None) -> Array:
     """arr with `values` inserted before known places along an axis, as numpy.insert gives it."""
     x, at = _flat_axis("insert", _array("insert", arr), axis)
@@ -858,6 +892,7 @@ def insert(arr: ArrayLike, obj: Any, values: ArrayLike, axis: int | None = None)
 # -- index arithmetic -----------------------------------------------------------------------------
 
 
+@api_boundary
 def unravel_index(indices: ArrayLike, shape: Any) -> tuple[Array, ...]:
     """Flat indices as one index array for each dimension of `shape`, as numpy.unravel_index.
 
@@ -879,6 +914,7 @@ def unravel_index(indices: ArrayLike, shape: Any) -> tuple[Array, ...]:
     return tuple(reversed(out))
 
 
+@api_boundary
 def ravel_multi_index(
     multi_index: Sequence[ArrayLike], dims: Sequence[int], mode: str = "raise", order: str = "C"
 ) -> Array:
@@ -920,6 +956,7 @@ def ravel_multi_index(
     return total
 
 
+@api_boundary
 def indices(
     dimensions: Sequence[int], dtype: DTypeLike = None, sparse: bool = False
 ) -> Array | tuple[Array, ...]:
@@ -937,6 +974,7 @@ def indices(
     return concatenate_p.bind1(*grids, dimension=0)
 
 
+@api_boundary
 def ix_(*args: ArrayLike) -> tuple[Array, ...]:
     """Index arrays that pick the grid of some vectors, as numpy.ix_ gives them."""
     out = []

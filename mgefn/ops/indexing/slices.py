@@ -17,7 +17,7 @@ from mgefn.core.array_methods import Array, ArrayLike
 from mgefn.core.avals import ShapedArray, Zero, is_undefined
 from mgefn.core.primitive import Primitive
 from mgefn.core.tracer import Tracer
-from mgefn.errors import ArgumentError, DTypeError, IndexOutOfBoundsError, ShapeError
+from mgefn.errors import ArgumentError, DTypeError, IndexOutOfBoundsError, ShapeError, api_boundary
 from mgefn.ops.elementwise import convert, promoted, where
 from mgefn.ops.indexing.gather import (
     GatherDimensionNumbers,
@@ -96,6 +96,7 @@ def wrapped(index: Any, size: int) -> Any:
     return where(index < 0, index + scalar(size, index.dtype), index)
 
 
+@api_boundary
 def dynamic_slice(
     operand: ArrayLike, start_indices: ArrayLike | Sequence[ArrayLike], slice_sizes: Sequence[int]
 ) -> Array:
@@ -199,6 +200,7 @@ def _repeated(column: Any, size: int) -> Any:
 dynamic_update_slice_p = Primitive("dynamic_update_slice", weak_result=False)
 
 
+@api_boundary
 def dynamic_update_slice(
     operand: ArrayLike, update: ArrayLike, start_indices: ArrayLike | Sequence[ArrayLike]
 ) -> Array:
@@ -292,6 +294,7 @@ def _starts_at(x: Any, axis: int, index: Any) -> list[Any]:
     return [index if i == axis else 0 for i in range(x.ndim)]
 
 
+@api_boundary
 def dynamic_slice_in_dim(
     operand: ArrayLike, start_index: ArrayLike, slice_size: int, axis: int = 0
 ) -> Array:
@@ -302,6 +305,7 @@ def dynamic_slice_in_dim(
     return dynamic_slice(x, _starts_at(x, i, start_index), sizes)
 
 
+@api_boundary
 def dynamic_update_slice_in_dim(
     operand: ArrayLike, update: ArrayLike, start_index: ArrayLike, axis: int
 ) -> Array:
@@ -311,6 +315,7 @@ def dynamic_update_slice_in_dim(
     return dynamic_update_slice(x, update, _starts_at(x, i, start_index))
 
 
+@api_boundary
 def dynamic_index_in_dim(
     operand: ArrayLike, index: ArrayLike, axis: int = 0, keepdims: bool = True
 ) -> Array:
@@ -321,6 +326,7 @@ def dynamic_index_in_dim(
     return out if keepdims else reshape(out, x.shape[:i] + x.shape[i + 1 :])
 
 
+@api_boundary
 def dynamic_update_index_in_dim(
     operand: ArrayLike, update: ArrayLike, index: ArrayLike, axis: int
 ) -> Array:
@@ -343,6 +349,7 @@ def dynamic_update_index_in_dim(
     return dynamic_update_slice_in_dim(x, u, index, i)
 
 
+@api_boundary
 def index_in_dim(operand: ArrayLike, index: int, axis: int = 0, keepdims: bool = True) -> Array:
     """The element at a static index along an axis.
 
@@ -361,6 +368,7 @@ def index_in_dim(operand: ArrayLike, index: int, axis: int = 0, keepdims: bool =
     return out if keepdims else reshape(out, x.shape[:a] + x.shape[a + 1 :])
 
 
+@api_boundary
 def index_take(src: ArrayLike, idxs: ArrayLike | Sequence[ArrayLike], axes: Sequence[int]) -> Array:
     """The elements at index vectors along several axes; the index dimension comes first.
 

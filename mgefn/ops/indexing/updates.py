@@ -17,7 +17,7 @@ from mgefn.core.array_methods import METHODS, Array, ArrayLike, method
 from mgefn.core.avals import ShapedArray
 from mgefn.core.interpreter import quietly, state
 from mgefn.core.primitive import Primitive
-from mgefn.errors import ShapeError
+from mgefn.errors import ShapeError, api_boundary
 from mgefn.ops.elementwise import convert, power, real_p, true_divide
 from mgefn.ops.indexing.gather import (
     CLIP,
@@ -172,6 +172,7 @@ def _update_one_piece(x: Any, entries: list, v: Any) -> Any:
 
 
 @method("index_set")
+@api_boundary
 def index_set(
     x: ArrayLike, index: Any, values: ArrayLike, indices_are_sorted: bool = False,
     unique_indices: bool = False, mode: Any = None,
@@ -181,6 +182,7 @@ def index_set(
 
 
 @method("index_add")
+@api_boundary
 def index_add(
     x: ArrayLike, index: Any, values: ArrayLike, indices_are_sorted: bool = False,
     unique_indices: bool = False, mode: Any = None,
@@ -190,6 +192,7 @@ def index_add(
 
 
 @method("index_subtract")
+@api_boundary
 def index_subtract(
     x: ArrayLike, index: Any, values: ArrayLike, indices_are_sorted: bool = False,
     unique_indices: bool = False, mode: Any = None,
@@ -200,6 +203,7 @@ def index_subtract(
 
 
 @method("index_multiply")
+@api_boundary
 def index_multiply(
     x: ArrayLike, index: Any, values: ArrayLike, indices_are_sorted: bool = False,
     unique_indices: bool = False, mode: Any = None,
@@ -209,6 +213,7 @@ def index_multiply(
 
 
 @method("index_divide")
+@api_boundary
 def index_divide(
     x: ArrayLike, index: Any, values: ArrayLike, indices_are_sorted: bool = False,
     unique_indices: bool = False, mode: Any = None,
@@ -224,6 +229,7 @@ def index_divide(
 
 
 @method("index_power")
+@api_boundary
 def index_power(
     x: ArrayLike, index: Any, values: ArrayLike, indices_are_sorted: bool = False,
     unique_indices: bool = False, mode: Any = None,
@@ -235,6 +241,7 @@ def index_power(
 
 
 @method("index_min")
+@api_boundary
 def index_min(
     x: ArrayLike, index: Any, values: ArrayLike, indices_are_sorted: bool = False,
     unique_indices: bool = False, mode: Any = None,
@@ -244,6 +251,7 @@ def index_min(
 
 
 @method("index_max")
+@api_boundary
 def index_max(
     x: ArrayLike, index: Any, values: ArrayLike, indices_are_sorted: bool = False,
     unique_indices: bool = False, mode: Any = None,
@@ -253,6 +261,7 @@ def index_max(
 
 
 @method("index_apply")
+@api_boundary
 def index_apply(
     x: ArrayLike, index: Any, func: Callable[[Array], Array], indices_are_sorted: bool = False,
     unique_indices: bool = False, mode: Any = None,
