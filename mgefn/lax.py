@@ -34,6 +34,9 @@ from mgefn import dtypes, tree
 from mgefn.control.branching import cond, switch
 from mgefn.control.checkpoint import optimization_barrier
 from mgefn.control.reduce import reduce
+from mgefn.control.branching import cond, switch
+from mgefn.control.loops import fori_loop, while_loop
+from mgefn.control.scan import associative_scan, map, scan
 from mgefn.core.array import as_array, is_arraylike
 from mgefn.core.array_methods import Array, ArrayLike
 from mgefn.errors import AxisError, ShapeError, api_boundary
@@ -174,6 +177,7 @@ __all__ = [
     "argmin",
     "asin",
     "asinh",
+    "associative_scan",
     "atan",
     "atan2",
     "atanh",
@@ -229,6 +233,7 @@ __all__ = [
     "expand_dims",
     "expm1",
     "floor",
+    "fori_loop",
     "full",
     "full_like",
     "gather",
@@ -249,6 +254,7 @@ __all__ = [
     "log1p",
     "logistic",
     "lt",
+    "map",
     "max",
     "min",
     "mul",
@@ -277,6 +283,7 @@ __all__ = [
     "rev",
     "round",
     "rsqrt",
+    "scan",
     "scatter",
     "scatter_add",
     "scatter_max",
@@ -309,6 +316,7 @@ __all__ = [
     "top_k",
     "transpose",
     "unstack",
+    "while_loop",
     "zeta",
 ]
 

@@ -119,23 +119,25 @@ def test_raised_by_the_function(name: str, error: type[BaseException]) -> None:
     check_clean()
 
 
-def test_a_function_that_failed_can_be_called_again() -> None:
-    for name, within in WITHIN.items():
-        fail = [True]
+@pytest.mark.parametrize("name", WITHIN)
+def test_a_function_that_failed_can_be_called_again(name: str) -> None:
+    fail = True
+    # Where the function maps tangents or cotangents it has to be linear.
+    right = (lambda x: x * 3.0) if "rule" in name else (lambda x: e.sin(x) * x)
 
-        def f(x: Any, fail: list[bool] = fail) -> Any:
-            if fail[0]:
-                raise Boom("here")
-            return e.sin(x) * x
+    def f(x: Any) -> Any:
+        if fail:
+            raise Boom("here")
+        return right(x)
 
-        g = within(f)
-        with pytest.raises(Boom):
-            g(X)
-        fail[0] = False
-        got, want = g(X), within(lambda x: e.sin(x) * x)(X)
-        if name not in ABSTRACT:
-            for a, b in zip(mgefn.tree.leaves(got), mgefn.tree.leaves(want), strict=True):
-                np.testing.assert_array_equal(a, b)
+    g = WITHIN[name](f)
+    with pytest.raises(Boom):
+        g(X)
+    fail = False
+    got, want = g(X), WITHIN[name](right)(X)
+    if name not in ABSTRACT:
+        for a, b in zip(mgefn.tree.leaves(got), mgefn.tree.leaves(want), strict=True):
+            np.testing.assert_array_equal(a, b)
     check_clean()
 
 
@@ -169,29 +171,19 @@ def test_raised_by_a_rule(rule: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert met >= 5, f"{kind} was met in {met} transformations"
 
 
-@pytest.mark.parametrize("name", [n for n in WITHIN if n not in ABSTRACT])
+@pytest.mark.parametrize("name", [n for n in WITHIN if n not in ABSTRACT and "rule" not in n])
 def test_raised_by_a_callback(name: str) -> None:
     def host(x: np.ndarray) -> np.ndarray:
         raise Boom("in the callback")
 
     def f(x: Any) -> Any:
-        # A value without a derivative, so that every transformation reaches the call.
-        y = mgefn.tree.map(lambda v: v, e.stop_gradient_p.bind1(x))
         shape = mgefn.ShapeDtypeStruct(x.shape, x.dtype)
         held = custom_jvp(lambda v: pure_callback(host, shape, v, vmap_method="sequential"))
-        held.defjvp(lambda p, t: (held(*p), t[0] * 0.0))
-        return e.sin(x) + held(y)
+        held.defjvp(lambda primals, tangents: (held(*primals), tangents[0] * held(*primals)))
+        return e.sin(x) * held(x)  # derivatives need the callback's value
 
-    try:
+    with pytest.raises(Boom, match="in the callback"):
         WITHIN[name](f)(X)
-    except Exception as error:
-        chain: list[BaseException] = [error]
-        while (below := chain[-1].__cause__ or chain[-1].__context__) is not None:
-            chain.append(below)
-        assert any(isinstance(x, Boom) or "in the callback" in str(x) for x in chain)
-    else:
-        # A rule gets the tangent or cotangent only, where the callback's value may not be needed.
-        assert "rule" in name or "linear" in name
     check_clean()
 
 

@@ -42,7 +42,8 @@ def public(namespace: ModuleType) -> Iterator[tuple[str, Callable[..., Any]]]:
         module = getattr(value, "__module__", None) or ""
         if inspect.isclass(value):
             continue  # those whose constructor can fail stand below, among the calls
-        if callable(value) and module.startswith("mgefn") and name not in LEFT_OUT:
+        ours = module.startswith("mgefn") and module != "mgefn.errors"
+        if callable(value) and ours and name not in LEFT_OUT:
             yield name, value
 
 

@@ -574,8 +574,9 @@ class Executable:
         """The outputs; `borrowed` says that a caller can still write one of the buffers."""
         frame = frames.take(self)
         if frame is None:
-            frame = self._bind()
-        donors = self._owned(buffers) if self._donors else None
+            with collector_paused():
+                frame = self._bind()
+        donors = self.owned(buffers) if self._donors else None
         try:
             try:
                 outs = state.quiet(frame.run, buffers, donors)
@@ -590,6 +591,23 @@ class Executable:
                 outs[i] = outs[i].copy()
         return outs
 
+    def hold(self) -> _Frame:
+        """A frame for many runs in a row; to be given back by `release`.
+
+        frame.run(buffers, donors) gives the outputs. Whoever calls it turns warnings off, and
+        passes donors, what `owned` gives, where `takes_donors`.
+        """
+        frame = frames.take(self)
+        return self._bind() if frame is None else frame
+
+    def release(self, frame: _Frame) -> None:
+        frames.give(self, frame)
+
+    @property
+    def takes_donors(self) -> bool:
+        """Does any output take the memory of an input?"""
+        return bool(self._donors)
+
     def __call__(self, args: Sequence[Any]) -> tuple:
         """Arrays in, Arrays out."""
         outs = self.run([a._data for a in args])
@@ -600,7 +618,7 @@ class Executable:
             ]
         )
 
-    def _owned(self, buffers: list[np.ndarray]) -> list[np.ndarray | None]:
+    def owned(self, buffers: list[np.ndarray]) -> list[np.ndarray | None]:
         """The donated buffers that nothing else holds."""
         donors: list[np.ndarray | None] = [None] * len(buffers)
         for i in self._donors:
@@ -660,6 +678,8 @@ def step_scratch(eqn: Eqn) -> int:
     if kernel is not None:
         bound = getattr(kernel, "temp_bytes", None)
         return 0 if bound is None else bound(in_avals, out_avals, **eqn.params)
+    if eqn.primitive.scratch is not None:
+        return eqn.primitive.scratch(eqn)
     inner = eqn.primitive.inlined(eqn.params) if eqn.primitive.inlined is not None else None
     if inner is None:
         return 0

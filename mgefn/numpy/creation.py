@@ -1,7 +1,7 @@
 """Making arrays: from values, filled with one value, from ranges and from index formulas.
 
-`asarray` is what every function here does with nested lists. A Python number makes a weak array in
-`asarray` and a strong one in `array`; lists make strong ones.
+`asarray` is what every function here does with nested lists. A Python number makes a weak array,
+lists make strong ones.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def array(
         device: None or "cpu".
 
     Returns:
-        A strong array, also for a Python number.
+        An array; for a Python number a weak one, which takes the dtype of what it meets.
 
     Raises:
         ShapeError: a nested list is ragged.
@@ -84,8 +84,6 @@ def array(
                [3, 4]], dtype=int32)
     """
     x = asarray(object, dtype, order, device=device)
-    if x.weak_type and not isinstance(object, Array):
-        x = convert(x, x.dtype)
     if ndmin > x.ndim:
         x = reshape(x, (1,) * (ndmin - x.ndim) + x.shape)
     return x
@@ -100,7 +98,9 @@ def asarray(
     copy: bool | None = None,
     device: Any = None,
 ) -> Array:
-    """As `array`, but a Python number gives a weak array, which takes the dtype of what it meets.
+    """An array of anything array-like; an array itself is returned as it is.
+
+    A Python number gives a weak array, which takes the dtype of what it meets.
 
     Example:
         >>> mnp.asarray(2.0) * mnp.ones(2, mnp.float16)

@@ -15,7 +15,7 @@ import numpy as np
 from mgefn import dtypes
 from mgefn.core.array_methods import Array, ArrayLike
 from mgefn.core.tracer import Tracer
-from mgefn.errors import ConcretizationTypeError
+from mgefn.errors import ConcretizationTypeError, api_boundary
 from mgefn.numpy.assembling import concatenate
 from mgefn.numpy.creation import arange, array, asarray, ones, zeros
 from mgefn.numpy.statistics import bincount
@@ -27,6 +27,7 @@ from mgefn.ops.shaping import moveaxis, normalize_axis, ravel, reshape
 from mgefn.ops.sorting import lexsort, searchsorted
 
 
+@api_boundary
 def isin(
     element: ArrayLike,
     test_elements: ArrayLike,
@@ -56,6 +57,7 @@ def isin(
     return logical_not(found) if invert else found
 
 
+@api_boundary
 def unique(
     ar: ArrayLike,
     return_index: bool = False,
@@ -153,6 +155,7 @@ class UniqueInverse(NamedTuple):
     inverse_indices: Array
 
 
+@api_boundary
 def unique_all(
     x: ArrayLike, /, *, size: int | None = None, fill_value: ArrayLike | None = None
 ) -> UniqueAll:
@@ -165,6 +168,7 @@ def unique_all(
     )
 
 
+@api_boundary
 def unique_counts(
     x: ArrayLike, /, *, size: int | None = None, fill_value: ArrayLike | None = None
 ) -> UniqueCounts:
@@ -174,6 +178,7 @@ def unique_counts(
     )
 
 
+@api_boundary
 def unique_inverse(
     x: ArrayLike, /, *, size: int | None = None, fill_value: ArrayLike | None = None
 ) -> UniqueInverse:
@@ -183,6 +188,7 @@ def unique_inverse(
     )
 
 
+@api_boundary
 def unique_values(
     x: ArrayLike, /, *, size: int | None = None, fill_value: ArrayLike | None = None
 ) -> Array:
@@ -190,6 +196,7 @@ def unique_values(
     return unique(x, equal_nan=False, size=size, fill_value=fill_value)
 
 
+@api_boundary
 def union1d(
     ar1: ArrayLike, ar2: ArrayLike, *, size: int | None = None, fill_value: ArrayLike | None = None
 ) -> Array:
@@ -198,6 +205,7 @@ def union1d(
     return unique(both, size=size, fill_value=fill_value)
 
 
+@api_boundary
 def setdiff1d(
     ar1: ArrayLike,
     ar2: ArrayLike,
@@ -218,6 +226,7 @@ def setdiff1d(
     return compress(keep, u, size=size, fill_value=0 if fill_value is None else fill_value)
 
 
+@api_boundary
 def intersect1d(
     ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False, return_indices: bool = False
 ) -> Any:
@@ -235,6 +244,7 @@ def intersect1d(
     return shared, compress(keep, first), take(second, searchsorted(v, shared))
 
 
+@api_boundary
 def setxor1d(ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False) -> Array:
     """The distinct elements that just one of two arrays of known values has."""
     return concatenate([setdiff1d(ar1, ar2), setdiff1d(ar2, ar1)]).sort()

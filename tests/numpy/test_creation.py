@@ -30,7 +30,7 @@ def test_asarray_dtype_and_weakness(value: object, dtype: str, weak: bool) -> No
     x = mnp.asarray(value)
     assert (x.dtype.name, x.weak_type) == (dtype, weak)
     np.testing.assert_array_equal(x, np.asarray(value))
-    assert not mnp.array(value).weak_type
+    assert mnp.array(value).weak_type == weak
 
 
 def test_input_is_copied() -> None:

@@ -243,11 +243,12 @@ def _scatter_temp(in_avals: Any, out_avals: Any, *, dimension_numbers, **params:
     )
     n = math.prod(indices.shape[:-1])
     # Updates and starts are copied where some are dropped; ufunc.at has buffers of its own.
-    total = _index_bytes(indices, columns) + 8 * n * columns + u.nbytes
+    narrow = x.dtype.itemsize <= 2
+    total = _index_bytes(indices, columns) + 8 * n * columns + (4 * u.size if narrow else u.nbytes)
     if 1 < u.size // max(n, 1) < _LOOP_ELEMENTS:
         total += 8 * u.size  # flat indices of all elements
     total += BUFFER_ELEMENTS * (8 + max(4, x.dtype.itemsize))
-    if x.dtype.itemsize <= 2:
+    if narrow:
         total += 4 * x.size + 4 * u.size
     return total
 
