@@ -15,7 +15,7 @@ import functools
 import os
 import types
 from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar, cast
 
 import numpy as np
 
@@ -242,8 +242,10 @@ def api_boundary(fn: Callable[P, R]) -> Callable[P, R]:
             leave(exc)
             raise
 
-    if isinstance(fn, types.FunctionType):
-        # By its globals doctest tells which module a function belongs to.
+    made: Callable[P, R] = boundary
+    # By its globals doctest tells which module a function belongs to.
+    names = getattr(fn, "__globals__", None)
+    if names is not None:
         code, cells = boundary.__code__, boundary.__closure__
-        boundary = types.FunctionType(code, fn.__globals__, fn.__name__, None, cells)
-    return functools.wraps(fn)(boundary)
+        made = cast("Callable[P, R]", types.FunctionType(code, names, code.co_name, None, cells))
+    return functools.wraps(fn)(made)

@@ -33,9 +33,8 @@ from typing import Any, TypeVar
 from mgefn import dtypes, tree
 from mgefn.control.branching import cond, switch
 from mgefn.control.checkpoint import optimization_barrier
-from mgefn.control.reduce import reduce
-from mgefn.control.branching import cond, switch
 from mgefn.control.loops import fori_loop, while_loop
+from mgefn.control.reduce import reduce
 from mgefn.control.scan import associative_scan, map, scan
 from mgefn.core.array import as_array, is_arraylike
 from mgefn.core.array_methods import Array, ArrayLike
@@ -410,7 +409,7 @@ def _stopped(leaf: Any) -> Any:
 def broadcast(operand: ArrayLike, sizes: Sequence[int]) -> Array:
     """The array repeated along new leading dimensions of these sizes."""
     x = as_array(operand, "broadcast")
-    shape = (*map(_operator.index, sizes), *x.shape)
+    shape = (*builtins.map(_operator.index, sizes), *x.shape)
     return broadcast_in_dim(x, shape, tuple(range(len(shape) - x.ndim, len(shape))))
 
 
@@ -490,7 +489,7 @@ def pad(
     value = as_array(padding_value, "pad")
     if value.ndim:
         raise ShapeError(f"pad: the padding value must have rank 0, got {value.aval}.")
-    config = tuple(tuple(map(_operator.index, c)) for c in padding_config)
+    config = tuple(tuple(builtins.map(_operator.index, c)) for c in padding_config)
     # Evaluation does not check types, so what the user wrote is checked here.
     value = _e.convert(value, x.dtype)
     _s.pad_p.out_avals((x.aval, value.aval), {"padding_config": config})

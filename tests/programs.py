@@ -479,7 +479,9 @@ def _draw_update(draw, shapes):
     how = draw(st.sampled_from(["add", "set"]))
     entries = _draw_entries(draw, shapes[x], draw(st.booleans()), unique=how == "set")
     target = np.zeros(shapes[x])[_index(entries)].shape
-    y = _any(draw, shapes, lambda s: _together(s, target) and np.broadcast_shapes(s, target) == target)
+    y = _any(
+        draw, shapes, lambda s: _together(s, target) and np.broadcast_shapes(s, target) == target
+    )
     return None if y is None else ((x, y), (entries, how))
 
 
@@ -525,7 +527,17 @@ def _draw_contract(draw, shapes):
 
 
 # spec -> shapes it takes, a letter standing for one size
-EINSUMS = ("ij->ji", "ij->i", "ii->i", "i,i->", "i,j->ij", "ij,j->i", "ij,kj->ik", "ij,ij->j", "bij,bj->bi")
+EINSUMS = (
+    "ij->ji",
+    "ij->i",
+    "ii->i",
+    "i,i->",
+    "i,j->ij",
+    "ij,j->i",
+    "ij,kj->ik",
+    "ij,ij->j",
+    "bij,bj->bi",
+)
 
 
 def _draw_einsum(draw, shapes):

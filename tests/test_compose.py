@@ -24,9 +24,9 @@ from hypothesis import strategies as st
 
 import mgefn
 from mgefn.config import config
+from mgefn.control.custom_rules import custom_jvp
 from mgefn.core.jaxpr import check_jaxpr
 from mgefn.interpreters.evaluate import eval_jaxpr
-from mgefn.ops import contractions as c
 from mgefn.ops import cumulative as u
 from mgefn.ops import elementwise as e
 from mgefn.ops import reductions as r
@@ -61,12 +61,17 @@ class Derivatives:
             above = fun(*[np.asarray(x + h * d) for x, d in zip(xs, dxs, strict=True)])
             below = fun(*[np.asarray(x - h * d) for x, d in zip(xs, dxs, strict=True)])
             differences.append(
-                [(np.asarray(p) - np.asarray(m)) / (2 * h) for p, m in zip(above, below, strict=True)]
+                [
+                    (np.asarray(p) - np.asarray(m)) / (2 * h)
+                    for p, m in zip(above, below, strict=True)
+                ]
             )
         fine, coarse = differences
         best = [(4 * f - k) / 3 for f, k in zip(fine, coarse, strict=True)]
         size = max([1.0, *(np.abs(b).max(initial=0.0) for b in best)])
-        spread = max([0.0, *(np.abs(f - k).max(initial=0.0) for f, k in zip(fine, coarse, strict=True))])
+        spread = max(
+            [0.0, *(np.abs(f - k).max(initial=0.0) for f, k in zip(fine, coarse, strict=True))]
+        )
         self.taken += 1
         if not spread < 1e-3 * size:
             self.rough += 1
@@ -194,14 +199,17 @@ def loss_of(program: Program, xs: Sequence[Any]) -> float:
 
 
 def check_vmap(program: Program, xs: list, rng: Any, derivatives: Derivatives) -> None:
-    """vmap is a loop, with some inputs shared and the axes anywhere; also of grad, and under jit."""
+    """vmap is a loop, with some inputs shared and the axes anywhere; also of grad, also jitted."""
     size = int(rng.integers(1, 4))
     batch = program.arrays(size)
     axes = [int(rng.integers(-1, x.ndim)) for x in xs]  # -1: shared
     axes[int(rng.integers(len(xs)))] = 0
     moved = [x if a < 0 else np.moveaxis(b, 0, a) for x, b, a in zip(xs, batch, axes, strict=True)]
     in_axes = tuple(None if a < 0 else a for a in axes)
-    examples = [[x if a < 0 else np.asarray(b[k]) for x, b, a in zip(xs, batch, axes, strict=True)] for k in range(size)]
+    examples = [
+        [x if a < 0 else np.asarray(b[k]) for x, b, a in zip(xs, batch, axes, strict=True)]
+        for k in range(size)
+    ]
 
     def loop(fun: Callable[..., Any]) -> list[np.ndarray]:
         found = [flat(fun(*example)) for example in examples]
@@ -221,7 +229,9 @@ def check_vmap(program: Program, xs: list, rng: Any, derivatives: Derivatives) -
         return mgefn.vmap(partial(loss, program), in_axes)(*vs).sum()
 
     got = mgefn.grad(total, every(xs))(*moved)
-    summed = [g.sum(0) if a < 0 else np.moveaxis(g, 0, a) for g, a in zip(slopes, axes, strict=True)]
+    summed = [
+        g.sum(0) if a < 0 else np.moveaxis(g, 0, a) for g, a in zip(slopes, axes, strict=True)
+    ]
     close(got, summed, "grad of vmap")
 
 
@@ -270,7 +280,7 @@ def check_second_order(program: Program, xs: list, rng: Any, derivatives: Deriva
 
 
 def check_jaxpr_of(program: Program, xs: list, rng: Any, derivatives: Derivatives) -> None:
-    """make_jaxpr's program evaluates to the function's values and is well formed after each pass."""
+    """make_jaxpr's program gives the function's values and is well formed after each pass."""
     fun = partial(run, program)
     with config.override(check_jaxprs=True):
         for f in (fun, mgefn.grad(partial(loss, program), every(xs))):
@@ -285,7 +295,8 @@ def check_jaxpr_of(program: Program, xs: list, rng: Any, derivatives: Derivative
 
 # check -> what programs it is for
 CHECKS: dict[Callable[..., None], Any] = {
-    check_values: programs(wraps=["jit", "checkpoint", "custom_vjp", "vmap"], narrow=True) | FORWARD,
+    check_values: programs(wraps=["jit", "checkpoint", "custom_vjp", "vmap"], narrow=True)
+    | FORWARD,
     check_wraps: FORWARD | REVERSE,
     check_jvp: FORWARD,
     check_transpose: FORWARD,
@@ -318,7 +329,25 @@ def test_property(check: Callable[..., None]) -> None:
     derivatives.conclude()
 
 
-# -- the checks reject what is wrong ----------------------------------------------------------------
+@pytest.mark.parametrize("wrap", [w for w in WRAPS if w not in ("custom_vjp", "vmap")])
+def test_a_rule_that_calls_the_jvp_of_a_program(wrap: str) -> None:
+    """The call takes values and tangents together; only what depends on tangents is linear."""
+
+    def f(x: Any) -> Any:
+        held = custom_jvp(lambda v: WRAPS[wrap](lambda u: e.sin(u) * v)(v))
+        held.defjvp(lambda p, t: mgefn.jvp(lambda v: WRAPS[wrap](lambda u: e.sin(u) * v)(v), p, t))
+        return held(x)
+
+    x = np.asarray(0.5)
+    want = np.sin(0.5) + 0.5 * np.cos(0.5)
+    for g in (f, mgefn.jit(f)):
+        value, slope = mgefn.value_and_grad(g)(x)
+        np.testing.assert_allclose([float(value), float(slope)], [0.5 * np.sin(0.5), want])
+        np.testing.assert_allclose(mgefn.linearize(g, x)[1](x), 0.5 * want)
+        np.testing.assert_allclose(mgefn.grad(mgefn.grad(g))(x), mgefn.jacfwd(mgefn.grad(g))(x))
+
+
+# -- the checks reject what is wrong --------------------------------------------------------------
 
 SUSPECT = Program(
     ((3,), (2, 3)),
@@ -412,7 +441,7 @@ def test_rough_numerical_derivatives_are_counted() -> None:
         derivatives.conclude()
 
 
-# -- where a derivative is 0 times something that is not finite --------------------------------------
+# -- where a derivative is 0 times something that is not finite -----------------------------------
 
 inf = math.inf
 
@@ -460,13 +489,15 @@ GUARDED: dict[str, tuple[Callable[..., Any], Any, Any, Any]] = {
     "x**2 at 0": (lambda x: e.power(x, 2.0), 0.0, 0.0, 2.0),
     "x**3. at 0": (lambda x: e.power(x, 3.0), 0.0, 0.0, 0.0),
     "0**x at 2": (lambda x: e.power(0.0, x), 2.0, 0.0, 0.0),
-    "prod with a zero": (r.prod, [2.0, 0.0, 3.0], [0.0, 6.0, 0.0], [[0, 3, 0], [3, 0, 2], [0, 2, 0]]),
+    "prod with a zero": (r.prod, [2.0, 0.0, 3.0], [0, 6, 0], [[0, 3, 0], [3, 0, 2], [0, 2, 0]]),
     "prod with two zeros": (r.prod, [0.0, 5.0, 0.0], [0.0] * 3, [[0, 0, 5], [0, 0, 0], [5, 0, 0]]),
     "norm at 0": (lambda x: e.sqrt((x * x).sum()), [0.0, 0.0], [0.0, 0.0], None),
     "norm**2 at 0": (lambda x: e.sqrt((x * x).sum()) ** 2, [0.0, 0.0], [0.0, 0.0], None),
     "std of a constant": (r.std, [3.0, 3.0, 3.0], [0.0] * 3, None),
     "logsumexp with -inf": (r.logsumexp, [0.0, -inf], [1.0, 0.0], [[0, 0], [0, 0]]),
-    "logsumexp of -inf": (lambda x: e.where(x[0] > -inf, r.logsumexp(x), 0), [-inf, -inf], [0, 0], None),
+    "logsumexp of -inf": (
+        lambda x: e.where(x[0] > -inf, r.logsumexp(x), 0), [-inf, -inf], [0, 0], None,
+    ),
     "softmax with -inf": (lambda x: _softmax(x)[0], [0.0, -inf, 0.0], [0.25, 0, -0.25], None),
     "cumprod with a zero": (lambda x: u.cumprod(x), [2.0, 0.0, 3.0], [1.0, 8.0, 0.0], None),
     "complex abs at 0": (lambda x: e.abs(x + 0j), 0.0, 0.0, None),
@@ -492,7 +523,9 @@ def test_no_nan_from_what_was_not_taken(name: str) -> None:
             np.testing.assert_allclose(mgefn.jit(jacobian(f))(x), gradient, rtol=1e-12)
         np.testing.assert_allclose(mgefn.vmap(mgefn.grad(f))(x[None])[0], gradient, rtol=1e-12)
         batched = mgefn.grad(lambda v, f=f: mgefn.vmap(f)(v).sum())(np.stack([x, x]))
-        np.testing.assert_allclose(batched, [gradient, gradient], rtol=1e-12, err_msg="grad of vmap")
+        np.testing.assert_allclose(
+            batched, [gradient, gradient], rtol=1e-12, err_msg="grad of vmap"
+        )
         if second is None:
             continue
         orders = {
@@ -555,7 +588,7 @@ def test_signed_zeros_annihilate_too() -> None:
             assert mgefn.linearize(f, x)[1](_as_point(tangent)) == 0
 
 
-# -- depth -------------------------------------------------------------------------------------------
+# -- depth ----------------------------------------------------------------------------------------
 
 DEPTH = 20_000
 

@@ -89,8 +89,9 @@ class _Frame:
 
     def __del__(self, give: Callable[[np.ndarray], None] = pool.give) -> None:
         # Bound as a default: module globals may be gone when the interpreter ends.
-        if self.slab is not None:
-            give(self.slab)
+        slab = getattr(self, "slab", None)  # an interrupt may have cut __init__ short
+        if slab is not None:
+            give(slab)
 
 
 class _Frames:

@@ -343,9 +343,7 @@ def _linearized(branches: Sequence[ClosedJaxpr], nonzero: Flags) -> tuple:
                 plan.append((False, free.pop(at)[0]))
         plans.append(plan)
     operands = sorted(needed)
-    tangents = [
-        a.strong() for a, nz in zip(branches[0].in_avals, nonzero, strict=True) if nz
-    ]
+    tangents = [a.strong() for a, nz in zip(branches[0].in_avals, nonzero, strict=True) if nz]
     forward, linear = [], []
     for p, plan in zip(parts, plans, strict=True):
         n_outs, n_res = len(p.out_nonzero), p.n_residuals
@@ -366,9 +364,7 @@ def _linearized(branches: Sequence[ClosedJaxpr], nonzero: Flags) -> tuple:
         own = iter(range(sum(p.out_nonzero)))
         outs = [
             next(own) if nz else a.strong()
-            for nz, wanted, a in zip(
-                p.out_nonzero, out_nonzero, branches[0].out_avals, strict=True
-            )
+            for nz, wanted, a in zip(p.out_nonzero, out_nonzero, branches[0].out_avals, strict=True)
             if wanted
         ]
         linear.append(rearranged(p.linear, ins, outs))

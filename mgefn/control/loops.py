@@ -10,7 +10,6 @@ those that are done keep their carry.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -46,7 +45,7 @@ from mgefn.core.source import fun_place
 from mgefn.errors import ArgumentError, DTypeError, ShapeError, TreeError, api_boundary
 from mgefn.interpreters.batching import BatchingInterpreter, batch_jaxpr, to_front
 from mgefn.interpreters.evaluate import eval_jaxpr
-from mgefn.interpreters.jvp import instantiate, jvp_jaxpr
+from mgefn.interpreters.jvp import jvp_jaxpr
 from mgefn.interpreters.linearize import (
     LinearEqn,
     LinearizeInterpreter,
@@ -120,9 +119,7 @@ def while_loop(
         carry = again
     captured = body.captured
     names = [*(f"a value {c.aval} it closes over" for c in captured), *paths(name, init_val)]
-    check_types(
-        "while_loop", body_fun, body.closed, names, len(captured), body.closed.jaxpr.outs
-    )
+    check_types("while_loop", body_fun, body.closed, names, len(captured), body.closed.jaxpr.outs)
     condition = stage("while_loop", cond_fun, args, avals)
     test = _condition(cond_fun, condition)
     outs = while_p.bind(
@@ -135,8 +132,7 @@ def while_loop(
 def _leaf(x: Any) -> Any:
     if not is_arraylike(x):
         raise ArgumentError(
-            "while_loop: the value must be a pytree of arrays, got "
-            f"{type(x).__name__} ({x!r:.60})."
+            f"while_loop: the value must be a pytree of arrays, got {type(x).__name__} ({x!r:.60})."
         )
     return as_array(x, "while_loop")
 

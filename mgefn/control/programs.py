@@ -219,7 +219,9 @@ class Staged:
         return tree.unflatten(self.out_tree, self.closed.out_avals)
 
 
-def stage(about: str, fun: Callable[..., Any], in_tree: Any, avals: Sequence[ShapedArray]) -> Staged:
+def stage(
+    about: str, fun: Callable[..., Any], in_tree: Any, avals: Sequence[ShapedArray]
+) -> Staged:
     """Trace fun(*args), args being a pytree of these types.
 
     What a function gives is kept, as long as nothing that it closes over changes.
@@ -408,7 +410,9 @@ def check_types(
         a, b = ins[i].aval, outs[i].aval
         why = "" if a.dtype == b.dtype else _widened_by(closed, names, outs[i])
         told.append(f"{names[n_leading + i]} is {a} and comes back as {b}{why}")
-    error = ShapeError if any(ins[i].aval.shape != outs[i].aval.shape for i in wrong) else DTypeError
+    error = (
+        ShapeError if any(ins[i].aval.shape != outs[i].aval.shape for i in wrong) else DTypeError
+    )
     raise error(
         f"{about}: the carry of {fun_place(fun)} must keep its types, but {'; '.join(told)}. Cast "
         "the initial value, or what the body returns."

@@ -21,7 +21,6 @@ from mgefn import tree
 from mgefn.config import config
 from mgefn.control.programs import (
     Flags,
-    Staged,
     batch_with,
     check_structure,
     check_types,
@@ -36,7 +35,7 @@ from mgefn.control.programs import (
     transpose_with,
 )
 from mgefn.core.array import ConcreteArray, as_array, is_arraylike
-from mgefn.core.avals import ShapedArray, Zero, is_undefined
+from mgefn.core.avals import ShapedArray, UndefinedPrimal, Zero, is_undefined
 from mgefn.core.backends import executable_of
 from mgefn.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Literal, Var, has_effect
 from mgefn.core.primitive import Primitive
@@ -60,7 +59,6 @@ from mgefn.ops.shaping import (
     expand_dims,
     moveaxis,
     normalize_axis,
-    pad_p,
     reshape,
     rev,
     slice_in_dim,
@@ -256,10 +254,7 @@ def _scan_evaluate(args, params):
             buffers[n_consts + k :], ys,
         )  # fmt: skip
     return tuple(
-        [
-            ConcreteArray(d, a.weak_type)
-            for d, a in zip((*carry, *ys), out_avals, strict=True)
-        ]
+        [ConcreteArray(d, a.weak_type) for d, a in zip((*carry, *ys), out_avals, strict=True)]
     )
 
 
@@ -281,7 +276,7 @@ def _run(
             buffers = [*consts, *carry, *[x[at] for x in xs]]
             if owned is not None:
                 # Nothing but `buffers` may hold a carry that is written over.
-                outs = carry = y = None  # noqa: F841
+                outs = carry = y = None
                 donors = owned(buffers)
             outs = run(buffers, donors)
             buffers = donors = None
@@ -353,9 +348,7 @@ def _scan_jvp(primals, tangents, **params):
     n_ys = len(wanted) - k
     values = [*outs[:k], *outs[counts[1] : counts[1] + n_ys]]
     dots = iter([*outs[k : k + n_carry_dots], *outs[counts[1] + n_ys :]])
-    return values, [
-        next(dots) if w else Zero(v.aval) for w, v in zip(wanted, values, strict=True)
-    ]
+    return values, [next(dots) if w else Zero(v.aval) for w, v in zip(wanted, values, strict=True)]
 
 
 def _pushed(
@@ -367,9 +360,7 @@ def _pushed(
     dot_of = iter(range(n_in, n_in + sum(flags)))
     dots = [next(dot_of) if f else None for f in flags]
     ins: list[int] = []
-    for positions, ds in zip(
-        _parts(range(n_in), params), _parts(dots, params), strict=True
-    ):
+    for positions, ds in zip(_parts(range(n_in), params), _parts(dots, params), strict=True):
         ins += [*positions, *(d for d in ds if d is not None)]
     n_carry_dots = sum(wanted[:k])
     first = n_out + n_carry_dots
@@ -392,8 +383,7 @@ class _Linear:
     """
 
     __slots__ = (
-        "backward", "flags", "forward", "hoisted", "invariant", "n_hoisted", "n_stacked",
-        "out_nonzero", "xs_read",
+        "backward", "flags", "forward", "hoisted", "invariant", "n_hoisted", "out_nonzero", "xs_read",
     )  # fmt: skip
 
 
@@ -452,7 +442,6 @@ def _scan_linearize(interpreter: LinearizeInterpreter, primals, nodes, params):
 
 
 def _linearized(jaxpr: ClosedJaxpr, nonzero: Flags, params: dict[str, Any]) -> _Linear:
-    n_consts, k = params["num_consts"], params["num_carry"]
     flags, out_nonzero = _carry_fixed(
         nonzero, params, lambda f: linearize_jaxpr(jaxpr, f).out_nonzero
     )
@@ -481,7 +470,7 @@ def _linearized(jaxpr: ClosedJaxpr, nonzero: Flags, params: dict[str, Any]) -> _
     # Their values go into the loop as further consts, in place of their equations.
     replaced = [v for eqn in lifted for v in eqn.out_binders]
     hoisted = Jaxpr(consts, lifted, [*replaced, *wanted], program.const_binders, "hoisted")
-    gone = set(map(id, lifted))
+    gone = {id(eqn) for eqn in lifted}
     kept = [eqn for eqn in program.eqns if id(eqn) not in gone]
 
     place_of_x = {v: i for i, v in enumerate(xs)}
@@ -530,7 +519,6 @@ def _linearized(jaxpr: ClosedJaxpr, nonzero: Flags, params: dict[str, Any]) -> _
     parts.n_hoisted = len(replaced)
     parts.invariant = range(len(replaced), len(replaced) + len(wanted))
     parts.forward = ClosedJaxpr(forward, linearized.primal.consts)
-    parts.n_stacked = len(stacked_at)
     parts.xs_read = xs_read
     parts.backward = rearranged(linearized.linear, ins, linear_outs)
     return parts
@@ -538,7 +526,7 @@ def _linearized(jaxpr: ClosedJaxpr, nonzero: Flags, params: dict[str, Any]) -> _
 
 @scan_p.def_transpose(symbolic_zeros=True)
 def _scan_transpose(cts, *args, **params):
-    linear = tuple(map(is_undefined, args))
+    linear = tuple(is_undefined(a) for a in args)
     jaxpr, n, k = params["jaxpr"], params["num_consts"], params["num_carry"]
     if not all(linear[n : n + k]):
         return _transpose_with_known_carry(cts, args, linear, params)
@@ -628,7 +616,7 @@ def _transpose_with_known_carry(
     """
     jaxpr, n, k = params["jaxpr"], params["num_consts"], params["num_carry"]
     flags, out_linear = _carry_fixed(linear, params, lambda f: _depends(jaxpr, f))
-    known_part, linear_part, n_stacked = jaxpr.derive(
+    known_part, linear_part = jaxpr.derive(
         ("scan split", flags, n, k), lambda: _split(jaxpr, flags, params)
     )
     consts, carry, xs = _parts(args, params)
@@ -641,8 +629,6 @@ def _transpose_with_known_carry(
         jaxpr=known_part, num_consts=len(known_consts), num_carry=len(known_carry), **loop,
     )  # fmt: skip
     n_carry = sum(carry_f)
-    from mgefn.core.avals import UndefinedPrimal
-
     inner = [
         *consts,
         *(
@@ -683,7 +669,7 @@ def _depends(jaxpr: ClosedJaxpr, flags: Flags) -> list[bool]:
 
 def _split(
     jaxpr: ClosedJaxpr, flags: Flags, params: dict[str, Any]
-) -> tuple[ClosedJaxpr, ClosedJaxpr, int]:
+) -> tuple[ClosedJaxpr, ClosedJaxpr]:
     """The body's part that knows nothing of the flagged inputs, and the rest.
 
     The first gives its carry and, as ys, what the rest reads of it; this reads them as further xs.
@@ -728,11 +714,7 @@ def _split(
         program.const_binders,
         program.name,
     )
-    return (
-        ClosedJaxpr(known_part, jaxpr.consts),
-        ClosedJaxpr(linear_part, jaxpr.consts),
-        len(stacked_vars),
-    )
+    return ClosedJaxpr(known_part, jaxpr.consts), ClosedJaxpr(linear_part, jaxpr.consts)
 
 
 # -- batching -------------------------------------------------------------------------------------

@@ -170,8 +170,10 @@ class LinearRecorder(Interpreter):
         return tuple([LinearTracer(self, n) for n in nodes])
 
     def _call(self, primitive: Primitive, args: tuple, params: dict[str, Any]) -> tuple:
-        """A call on values and tangents, as a rule makes with the jvp of a jitted function: what the
-        values decide runs outside, the rest goes on the tape."""
+        """A call on values and tangents, as a rule makes with the jvp of a jitted function.
+
+        What the values decide runs outside, the rest goes on the tape.
+        """
         assert primitive.inlined is not None
         mine = tuple(a.__class__ is LinearTracer and a.interpreter is self for a in args)
         parts = split_jaxpr(primitive.inlined(params), mine)

@@ -96,7 +96,7 @@ def _dot_general(x: Any, y: Any, numbers: DimensionNumbers, preferred: DTypeLike
         if preferred == x.dtype:
             preferred = None
         else:
-            _check_preferred(x.dtype, preferred)
+            check_preferred("dot_general", x.dtype, preferred)
     return dot_general_p.bind1(x, y, dimension_numbers=numbers, preferred_element_type=preferred)
 
 
@@ -128,7 +128,7 @@ def _dot_general_abstract_eval(
             f"dot_general: operands must have one dtype, got {x} and {y}. Cast one with astype."
         )
     if preferred_element_type is not None:
-        _check_preferred(x.dtype, preferred_element_type)
+        check_preferred("dot_general", x.dtype, preferred_element_type)
     shape = (
         *(x.shape[i] for i in lb),
         *(x.shape[i] for i in _free(x.ndim, lc, lb)),
@@ -137,13 +137,14 @@ def _dot_general_abstract_eval(
     return (ShapedArray(shape, preferred_element_type or x.dtype),)
 
 
-def _check_preferred(dtype: np.dtype, preferred: np.dtype) -> None:
+def check_preferred(name: str, dtype: np.dtype, preferred: np.dtype) -> None:
+    """Refuse a preferred_element_type that is of another kind or narrower than the operands."""
     kinds = (dtypes.is_bool, dtypes.is_integer, dtypes.is_float, dtypes.is_complex)
     rank, wanted = (next(i for i, test in enumerate(kinds) if test(d)) for d in (dtype, preferred))
     # Real operands with a complex result would have tangents of the wrong dtype.
     if wanted < rank or (wanted == 3) != (rank == 3) or preferred.itemsize < dtype.itemsize:
         raise DTypeError(
-            "dot_general: preferred_element_type must be of the operands' kind (integers may give "
+            f"{name}: preferred_element_type must be of the operands' kind (integers may give "
             f"floats) and no narrower, got {dtypes.short_name(preferred)} for "
             f"{dtypes.short_name(dtype)}. Cast the result with astype."
         )
@@ -389,7 +390,7 @@ def _product(name: str, x: Any, y: Any, preferred: DTypeLike) -> Any:
     """x * y, in the preferred dtype."""
     if preferred is not None:
         dtype = dtypes.canonical(preferred)
-        _check_preferred(x.dtype, dtype)
+        check_preferred(name, x.dtype, dtype)
         x, y = convert(x, dtype), convert(y, dtype)
     return multiply(x, y)
 
@@ -694,7 +695,7 @@ def einsum(
     dtype = None
     if preferred_element_type is not None:
         dtype = dtypes.canonical(preferred_element_type)
-        _check_preferred(arrays[0].dtype, dtype)
+        check_preferred("einsum", arrays[0].dtype, dtype)
         if len(arrays) != 2:
             arrays = [convert(x, dtype) for x in arrays]
     if isinstance(optimize, list):

@@ -365,7 +365,7 @@ def _rounded(made: np.ndarray, p: Plan, out: np.ndarray | None) -> np.ndarray:
     return made.astype(p.dtype, copy=False) if out is None else deliver(made, out)
 
 
-def _magnitude(x: np.ndarray) -> int:
+def magnitude(x: np.ndarray) -> int:
     """The largest absolute value of integers."""
     return max(int(x.max()), -int(x.min()))
 
@@ -375,7 +375,7 @@ def _integer_product(
 ) -> np.ndarray:
     """A large product of integers: through BLAS where floats hold every partial sum exactly."""
     through = exact_float(lhs.dtype, p.contracted)
-    if through is None and _magnitude(lhs) * _magnitude(rhs) * p.contracted < 2**53:
+    if through is None and magnitude(lhs) * magnitude(rhs) * p.contracted < 2**53:
         through = _FLOAT64
     if through is None:
         a, b = _arranged(lhs, p.lhs, p.dtype), _arranged(rhs, p.rhs, p.dtype)
