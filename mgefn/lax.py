@@ -31,10 +31,12 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from mgefn import dtypes, tree
+from mgefn import lax_linalg as linalg
 from mgefn.control.branching import cond, switch
 from mgefn.control.checkpoint import optimization_barrier
 from mgefn.control.loops import fori_loop, while_loop
 from mgefn.control.reduce import reduce
+from mgefn.control.reduce_window import reduce_window
 from mgefn.control.scan import associative_scan, map, scan
 from mgefn.core.array import as_array, is_arraylike
 from mgefn.core.array_methods import Array, ArrayLike
@@ -46,6 +48,15 @@ from mgefn.ops import elementwise as _e
 from mgefn.ops import shaping as _s
 from mgefn.ops.contractions import batch_matmul, dot_general
 from mgefn.ops.contractions import lax_dot as dot
+from mgefn.ops.convolution import (
+    ConvDimensionNumbers,
+    conv,
+    conv_dimension_numbers,
+    conv_general_dilated,
+    conv_general_dilated_patches,
+    conv_transpose,
+    conv_with_general_padding,
+)
 from mgefn.ops.cumulative import cumlogsumexp_along as cumlogsumexp
 from mgefn.ops.cumulative import cummax_along as cummax
 from mgefn.ops.cumulative import cummin_along as cummin
@@ -53,8 +64,6 @@ from mgefn.ops.cumulative import cumprod_along as cumprod
 from mgefn.ops.cumulative import cumsum_along as cumsum
 from mgefn.ops.elementwise import (
     abs,
-    bessel_i0e,
-    bessel_i1e,
     bitcast_convert_type,
     cbrt,
     ceil,
@@ -64,22 +73,16 @@ from mgefn.ops.elementwise import (
     convert_element_type,
     cos,
     cosh,
-    digamma,
-    erf,
-    erf_inv,
-    erfc,
     exp,
     exp2,
     expm1,
     floor,
     imag,
     integer_pow,
-    lgamma,
     log,
     log1p,
     logistic,
     nextafter,
-    polygamma,
     population_count,
     real,
     reciprocal,
@@ -121,6 +124,7 @@ from mgefn.ops.elementwise import negative as neg
 from mgefn.ops.elementwise import not_equal as ne
 from mgefn.ops.elementwise import power as pow
 from mgefn.ops.elementwise import subtract as sub
+from mgefn.ops.fft import FftType, fft
 from mgefn.ops.indexing import (
     GatherDimensionNumbers,
     GatherScatterMode,
@@ -157,9 +161,26 @@ from mgefn.ops.shaping import broadcast_in_dim, broadcasted_iota, iota, rev, sli
 from mgefn.ops.shaping import strided_slice as slice
 from mgefn.ops.sorting import lax_sort as sort
 from mgefn.ops.sorting import sort_key_val, top_k
-from mgefn.ops.special import betainc, igamma, igamma_grad_a, igammac, random_gamma_grad, zeta
+from mgefn.ops.special import (
+    bessel_i0e,
+    bessel_i1e,
+    betainc,
+    digamma,
+    erf,
+    erf_inv,
+    erfc,
+    igamma,
+    igamma_grad_a,
+    igammac,
+    lgamma,
+    polygamma,
+    random_gamma_grad,
+    zeta,
+)
 
 __all__ = [
+    "ConvDimensionNumbers",
+    "FftType",
     "GatherDimensionNumbers",
     "GatherScatterMode",
     "Precision",
@@ -203,6 +224,12 @@ __all__ = [
     "concatenate",
     "cond",
     "conj",
+    "conv",
+    "conv_dimension_numbers",
+    "conv_general_dilated",
+    "conv_general_dilated_patches",
+    "conv_transpose",
+    "conv_with_general_padding",
     "convert_element_type",
     "cos",
     "cosh",
@@ -231,6 +258,7 @@ __all__ = [
     "exp2",
     "expand_dims",
     "expm1",
+    "fft",
     "floor",
     "fori_loop",
     "full",
@@ -276,6 +304,7 @@ __all__ = [
     "reduce_precision",
     "reduce_prod",
     "reduce_sum",
+    "reduce_window",
     "reduce_xor",
     "rem",
     "reshape",

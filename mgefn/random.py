@@ -45,8 +45,6 @@ from mgefn.ops.elementwise import (
     bitwise_xor,
     clip,
     convert,
-    erf,
-    erf_inv,
     exp,
     floor,
     left_shift,
@@ -75,6 +73,7 @@ from mgefn.ops.shaping import (
     slice_in_dim,
 )
 from mgefn.ops.sorting import searchsorted, sort_key_val, top_k
+from mgefn.ops.special import erf, erf_inv
 
 __all__ = [
     "PRNGKey",

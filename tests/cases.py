@@ -653,11 +653,11 @@ unary(
     ANY,
     skip=dict.fromkeys(("jvp", "second_order"), _STOPS),
 )
-unary(e.erf_p, scipy.special.erf, FLOATS)
-unary(e.erfc_p, scipy.special.erfc, FLOATS, ulps=8)
-unary(e.erf_inv_p, scipy.special.erfinv, FLOATS, -0.8, 0.8, ulps=8)
-unary(e.lgamma_p, scipy.special.gammaln, FLOATS, 2.3, 5, ulps=8)
-unary(e.digamma_p, scipy.special.psi, FLOATS, 2, 5, ulps=8)
+unary(f.erf_p, scipy.special.erf, FLOATS)
+unary(f.erfc_p, scipy.special.erfc, FLOATS, ulps=8)
+unary(f.erf_inv_p, scipy.special.erfinv, FLOATS, -0.8, 0.8, ulps=8)
+unary(f.lgamma_p, scipy.special.gammaln, FLOATS, 2.3, 5, ulps=8)
+unary(f.digamma_p, scipy.special.psi, FLOATS, 2, 5, ulps=8)
 
 
 def _polygamma_draw(shape: tuple[int, ...]) -> Draw:
@@ -669,8 +669,8 @@ def _polygamma_draw(shape: tuple[int, ...]) -> Draw:
 
 row(
     "polygamma",
-    e.polygamma_p,
-    e.polygamma_p.bind1,
+    f.polygamma_p,
+    f.polygamma_p.bind1,
     lambda m, x: scipy.special.polygamma(m.astype(int), x),
     _polygamma_draw((3, 4)),
     FLOATS,
@@ -678,9 +678,9 @@ row(
     differentiable=(1,),
     ulps=32,  # scipy's zeta in float32
 )
-unary(e.bessel_i0e_p, scipy.special.i0e, FLOATS, ulps=8)
-unary(e.bessel_i1e_p, scipy.special.i1e, FLOATS, ulps=8)
-unary(e.sinc_p, np.sinc, INEXACT, ulps=16)
+unary(f.bessel_i0e_p, scipy.special.i0e, FLOATS, ulps=8)
+unary(f.bessel_i1e_p, scipy.special.i1e, FLOATS, ulps=8)
+unary(f.sinc_p, np.sinc, INEXACT, ulps=16)
 
 
 def _sinc_derivative(order: int) -> Callable[..., Any]:
@@ -697,7 +697,7 @@ def _sinc_derivative(order: int) -> Callable[..., Any]:
 
 for _order in (1, 2, 3):
     unary(
-        e.sinc_derivative_p,
+        f.sinc_derivative_p,
         _sinc_derivative(_order),
         INEXACT,
         params={"order": _order},

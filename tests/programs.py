@@ -35,6 +35,7 @@ from mgefn.ops import indexing as i
 from mgefn.ops import reductions as r
 from mgefn.ops import shaping as s
 from mgefn.ops import sorting as o
+from mgefn.ops import special
 
 MAX_SIZE = 36  # elements of a value: a Jacobian takes one pass for each
 MAX_STEPS = 12
@@ -218,8 +219,9 @@ def _contract(x: Any, y: Any, kx: int, ky: int) -> Any:
 
 MGEFN = SimpleNamespace(
     sin=e.sin, cos=e.cos, tanh=e.tanh, exp=e.exp, log=e.log, log1p=e.log1p, expm1=e.expm1,
-    sqrt=e.sqrt, arctan=e.arctan, arcsinh=e.arcsinh, cbrt=e.cbrt, logistic=e.logistic, erf=e.erf,
-    abs=e.abs, square=e.square, sinc=e.sinc, reciprocal=e.reciprocal, floor=e.floor,
+    sqrt=e.sqrt, arctan=e.arctan, arcsinh=e.arcsinh, cbrt=e.cbrt, logistic=e.logistic,
+    erf=special.erf,
+    abs=e.abs, square=e.square, sinc=special.sinc, reciprocal=e.reciprocal, floor=e.floor,
     maximum=e.maximum, minimum=e.minimum, hypot=e.hypot, arctan2=e.arctan2, power=e.power,
     logaddexp=e.logaddexp, where=e.where, clip=e.clip, astype=e.astype,
     sum=r.sum, mean=r.mean, max=r.max, min=r.min, prod=r.prod, var=r.var, std=r.std,

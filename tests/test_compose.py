@@ -347,6 +347,23 @@ def test_a_rule_that_calls_the_jvp_of_a_program(wrap: str) -> None:
         np.testing.assert_allclose(mgefn.grad(mgefn.grad(g))(x), mgefn.jacfwd(mgefn.grad(g))(x))
 
 
+def test_a_rule_within_a_rule_closes_over_its_tangents() -> None:
+    def held(fun: Callable[..., Any]) -> Callable[..., Any]:
+        g = custom_jvp(fun)
+        g.defjvp(lambda primals, tangents: mgefn.jvp(fun, primals, tangents))
+        return g
+
+    def f(x: Any) -> Any:
+        a, b = e.sin(x), e.cos(x)
+        return held(lambda v: held(lambda u: u * e.sin(v))(a))(b)
+
+    x = np.asarray(0.5)
+    want = mgefn.jvp(lambda v: e.sin(v) * e.sin(e.cos(v)), (x,), (np.ones(()),))[1]
+    for derivative in (mgefn.grad, mgefn.jacfwd):
+        for g in (derivative(f), derivative(mgefn.jit(f)), mgefn.jit(derivative(f))):
+            np.testing.assert_allclose(g(x), want)
+
+
 # -- the checks reject what is wrong --------------------------------------------------------------
 
 SUSPECT = Program(

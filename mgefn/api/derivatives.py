@@ -465,7 +465,7 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
     Example:
         >>> y, f_jvp = mgefn.linearize(mnp.sin, 0.0)
         >>> f_jvp(2.0)
-        Array(2., dtype=float32)
+        Array(2., dtype=float32, weak_type=True)
     """
     about = f"linearize({fun_name(fun)})"
     leaves, in_tree = tree.flatten(primals)

@@ -7,6 +7,7 @@ back by itself when the last array that looks at it is gone.
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections import OrderedDict
 
@@ -33,6 +34,18 @@ class _Owner:
 
     def __del__(self) -> None:
         self.pool.give(self.block)
+
+
+def has_block_alone(array: np.ndarray) -> bool:
+    """Is this the array that Pool.output made of a block, and does no view of it exist?"""
+    base = array.base
+    # The array looks at a flat one, which looks at the owner; views of it look at the flat one
+    # too. References to that: the array's, `base`, and the argument of getrefcount.
+    return (
+        type(base) is np.ndarray
+        and type(base.base) is _Owner
+        and sys.getrefcount(base) == 3
+    )
 
 
 class Pool:

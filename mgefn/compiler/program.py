@@ -22,7 +22,7 @@ import numpy as np
 
 from mgefn.compiler import arena
 from mgefn.compiler.passes import optimized
-from mgefn.compiler.pool import LARGE, pool
+from mgefn.compiler.pool import LARGE, has_block_alone, pool
 from mgefn.core.array import ConcreteArray
 from mgefn.core.avals import ShapedArray
 from mgefn.core.backends import executable_of, set_compile_hook
@@ -667,8 +667,7 @@ class Executable:
 
 def _owns(b: np.ndarray) -> bool:
     """Does the array own its memory, alone or through a block of the pool?"""
-    base = b.base
-    return base is None or type(base).__module__ == pool.__class__.__module__
+    return b.base is None or has_block_alone(b)
 
 
 def step_scratch(eqn: Eqn) -> int:

@@ -670,13 +670,23 @@ def _custom_jvp_linearize(interpreter: LinearizeInterpreter, primals, nodes, par
         return tuple(_unperturbed(interpreter, custom_jvp_call_p, primals, params))
     tape, start = interpreter.tape, len(interpreter.tape)
     # The recorder stands inside the interpreter, so the rule may close over its tracers.
-    recorder = LinearRecorder(interpreter, tape, interpreter.about)
+    # A rule that makes another call may hand it its tangents by closure, so that call records with
+    # the same one.
+    outermost = interpreter.inside is None
+    if outermost:
+        interpreter.inside = LinearRecorder(interpreter, tape, interpreter.about)
+    recorder = interpreter.inside
+    assert recorder is not None
     tangents = [
         Zero(p.aval) if n is None else LinearTracer(recorder, n)
         for p, n in zip(primals, nodes, strict=True)
     ]
-    with recorder.entered():
-        outs, dots = params["rule"](primals, tangents)
+    try:
+        with recorder.entered():
+            outs, dots = params["rule"](primals, tangents)
+    finally:
+        if outermost:
+            interpreter.inside = None  # it would keep the tape alive in a cycle
     _unbox(interpreter, start)
     results = []
     for o, d in zip(outs, dots, strict=True):

@@ -20,6 +20,7 @@ from mgefn.config import config
 from mgefn.control.branching import masked_by, select_examples
 from mgefn.control.programs import (
     Flags,
+    Wrapping,
     batch_with,
     check_structure,
     check_types,
@@ -118,7 +119,7 @@ def while_loop(
             break
         carry = again
     captured = body.captured
-    names = [*(f"a value {c.aval} it closes over" for c in captured), *paths(name, init_val)]
+    names = [*("a value it closes over" for _ in captured), *paths(name, init_val)]
     check_types("while_loop", body_fun, body.closed, names, len(captured), body.closed.jaxpr.outs)
     condition = stage("while_loop", cond_fun, args, avals)
     test = _condition(cond_fun, condition)
@@ -147,8 +148,8 @@ def _condition(cond_fun: Callable[..., Any], staged: Any) -> ClosedJaxpr:
     (aval,) = avals
     if aval.shape:
         raise ShapeError(
-            f"while_loop: {fun_place(cond_fun)} must return a boolean of rank 0, got {aval}. Reduce "
-            "it with any or all."
+            f"while_loop: {fun_place(cond_fun)} must return a boolean of rank 0, got {aval}. "
+            "Reduce it with any or all."
         )
     if not dtypes.is_bool(aval.dtype):
         raise DTypeError(
@@ -255,20 +256,7 @@ def _bound(name: str, x: Any) -> Any:
     return value
 
 
-class _Body:
-    """What is asked for by name and place is the user's function."""
-
-    __slots__ = ("__wrapped__",)
-
-    def __init__(self, body_fun: Callable[..., Any]):
-        self.__wrapped__ = body_fun
-
-    @property
-    def __name__(self) -> str:
-        return getattr(self.__wrapped__, "__name__", "body_fun")
-
-
-class _Step(_Body):
+class _Step(Wrapping):
     """The body of the scan: the carry is (i, value)."""
 
     __slots__ = ()
@@ -278,7 +266,7 @@ class _Step(_Body):
         return (i + 1, self.__wrapped__(i, val)), None
 
 
-class _WhileStep(_Body):
+class _WhileStep(Wrapping):
     """The body of the while_loop: the carry is (i, upper, value)."""
 
     __slots__ = ()

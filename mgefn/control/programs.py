@@ -8,6 +8,7 @@ that form. Zeros fill what a program does not have.
 
 from __future__ import annotations
 
+import functools
 import types
 import weakref
 from collections.abc import Callable, Sequence
@@ -200,6 +201,23 @@ def known(x: Any) -> ConcreteArray | None:
     return x if x.__class__ is ConcreteArray else None
 
 
+class Wrapping:
+    """A function of ours around the user's: the same one where class, function and `more` are.
+
+    Messages name the user's function.
+    """
+
+    __slots__ = ("__wrapped__", "more")
+
+    def __init__(self, fun: Callable[..., Any], more: Any = None):
+        self.__wrapped__ = fun
+        self.more = more
+
+    @property
+    def __name__(self) -> str:
+        return fun_name(self.__wrapped__)
+
+
 class Staged:
     """A traced function: its program, the tracers it closed over, and its output's structure.
 
@@ -266,8 +284,13 @@ _LOOKED = 256  # objects that one function may close over and still be kept
 
 def _entries_of(fun: Callable[..., Any]) -> tuple[list | None, list[Any]]:
     """The kept programs of a function and what it closes over now; None: do not keep it."""
-    owner: Any = fun.__code__ if isinstance(fun, types.FunctionType) else None
-    if owner is None or closes_over_tracers([fun]):
+    inner: Any = fun
+    while not isinstance(inner, types.FunctionType):
+        inner = getattr(inner, "__wrapped__", None)
+        if inner is None:
+            return None, []
+    owner = inner.__code__
+    if closes_over_tracers([fun], depth=6):
         return None, []
     looked = _closed_over(fun)
     if looked is None:
@@ -275,13 +298,19 @@ def _entries_of(fun: Callable[..., Any]) -> tuple[list | None, list[Any]]:
     entries = _kept.get(owner)
     if entries is None:
         while len(_kept) >= _KEPT:
-            _kept.popitem()
+            _kept.pop(next(iter(_kept)))
         entries = _kept[owner] = []
     return entries, looked
 
 
 def _same(a: list[Any], b: list[Any]) -> bool:
-    return len(a) == len(b) and all(x is y for x, y in zip(a, b, strict=True))
+    return len(a) == len(b) and all(
+        x is y or (type(x) is type(y) and type(x) in _BY_VALUE and x == y)
+        for x, y in zip(a, b, strict=True)
+    )
+
+
+_BY_VALUE = (int, str, bytes)  # not floats: 0.0 equals -0.0
 
 
 _FIXED = (
@@ -317,6 +346,14 @@ def _closed_over(fun: Callable[..., Any]) -> list[Any] | None:
                 pending += [x.__globals__[n] for n in inner.co_names if n in x.__globals__]
         elif isinstance(x, _FIXED):
             looked.append(x)
+        elif isinstance(x, Wrapping):
+            looked.append(type(x))
+            pending += [x.more, x.__wrapped__]
+        elif isinstance(x, functools.partial):
+            looked += [functools.partial, len(x.args), len(x.keywords)]
+            pending += [x.func, *x.args]
+            for k, v in x.keywords.items():
+                pending += [k, v]
         elif isinstance(x, (tuple, list)):
             looked += [type(x), len(x)]
             pending += x

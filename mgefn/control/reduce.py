@@ -108,15 +108,24 @@ def reduce(
             f"{', '.join(str(x.aval) for x in (*arrays, *starts))}."
         )
     dims = normalize_axes("reduce", tuple(map(operator.index, dimensions)), arrays[0].ndim)
-    program = _traced(computation, [x.aval for x in arrays], treedef)
+    program = scalar_program("reduce", computation, [x.aval for x in arrays], treedef)
+    return tree.unflatten(treedef, reduced(program, arrays, starts, dims))
+
+
+def reduced(
+    program: ClosedJaxpr, arrays: Sequence[Any], starts: Sequence[Any], dims: tuple[int, ...]
+) -> Sequence[Any]:
+    """The outputs of `reduce`, by a dedicated primitive where the program is a known one."""
     outs = _by_monoid(program, arrays, starts, dims)
-    if outs is None:
-        outs = reduce_p.bind(*arrays, *starts, computation=program, dimensions=dims)
-    return tree.unflatten(treedef, outs)
+    if outs is not None:
+        return outs
+    return reduce_p.bind(*arrays, *starts, computation=program, dimensions=dims)
 
 
-def _traced(computation: Callable[..., Any], avals: Sequence[ShapedArray], treedef: Any) -> Any:
-    """The program of the function on scalars."""
+def scalar_program(
+    operation: str, computation: Callable[..., Any], avals: Sequence[ShapedArray], treedef: Any
+) -> ClosedJaxpr:
+    """The program of a function that joins scalars, for the operation of this name."""
     name = fun_name(computation)
     n = len(avals)
 
@@ -129,22 +138,22 @@ def _traced(computation: Callable[..., Any], avals: Sequence[ShapedArray], treed
             # JAX's functions return a flat tuple or list also for other structures.
             if len(outs) != n:
                 raise ArgumentError(
-                    f"reduce: {name} must return the structure of operands, {treedef}, got "
+                    f"{operation}: {name} must return the structure of operands, {treedef}, got "
                     f"{out_tree}."
                 )
-        return [as_array(o, "reduce") for o in outs]
+        return [as_array(o, operation) for o in outs]
 
     scalars = [ShapedArray((), a.dtype) for a in avals]
-    program, captured = trace(flat, [*scalars, *scalars], f"reduce({name})", name)
+    program, captured = trace(flat, [*scalars, *scalars], f"{operation}({name})", name)
     if captured:
         raise UnsupportedError(
-            f"reduce({name}): the function closes over the traced {captured[0].aval}, and its "
+            f"{operation}({name}): the function closes over the traced {captured[0].aval}, and its "
             "program must stand alone. Pass the value as a further operand."
         )
     for got, want in zip(program.out_avals, scalars, strict=True):
         if got.shape != () or got.dtype != want.dtype:
             raise DTypeError(
-                f"reduce: {name} must return {want} where it takes {want}, got {got}. Cast with "
+                f"{operation}: {name} must return {want} where it takes {want}, got {got}. Cast with "
                 "astype."
             )
     return program

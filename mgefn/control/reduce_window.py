@@ -14,14 +14,13 @@ from typing import Any
 import numpy as np
 
 from mgefn import dtypes, tree
-from mgefn.control.reduce import reduce, scalar_program
-from mgefn.core.array import as_array
-from mgefn.core.array_methods import ArrayLike  # noqa: F401  # part of annotations in text
+from mgefn.control.reduce import reduced, scalar_program
+from mgefn.core.array import as_array, scalar
 from mgefn.core.jaxpr import ClosedJaxpr
 from mgefn.core.primitive import Primitive
 from mgefn.core.tracer import Tracer
 from mgefn.errors import ArgumentError, ShapeError
-from mgefn.ops.elementwise import add_p, and_p, astype, max_p, min_p, mul_p, or_p, promoted, xor_p
+from mgefn.ops.elementwise import add_p, and_p, astype, invert, max_p, min_p, mul_p, or_p, promoted, xor_p
 from mgefn.ops.reductions import highest, lowest
 from mgefn.ops.shaping import concatenate_p, expand_dims, pad_p, strided_slice
 from mgefn.ops.windows import (
@@ -49,7 +48,8 @@ def reduce_window(
     Args:
         operand: an array, or a pytree of arrays of one shape.
         init_value: a number for each operand, the neutral element of the function. It begins each
-            window, and stands in the padding.
+            window, and stands in the padding unless the function is a plain arithmetic or logical
+            operation: then padding does not count.
         computation: (left, right) -> joined, on scalars in the structure of operand. Associative;
             it is called once, with tracers, and may close over no tracer.
         window_dimensions: sizes of the window, one for each axis.
@@ -78,7 +78,12 @@ def reduce_window(
             "Pass one number for each operand."
         )
     arrays = [promoted(name, (x,))[0] for x in leaves]
-    starts = [astype(as_array(i, name), x.dtype) for i, x in zip(inits, arrays, strict=True)]
+    starts = [
+        scalar(i, x.dtype)
+        if i.__class__ in (bool, int, float, complex)
+        else astype(as_array(i, name), x.dtype)
+        for i, x in zip(inits, arrays, strict=True)
+    ]
     shape = arrays[0].shape
     if any(x.shape != shape for x in arrays) or any(s.shape for s in starts):
         raise ShapeError(
@@ -91,13 +96,19 @@ def reduce_window(
     program = scalar_program(name, computation, [x.aval for x in arrays], treedef)
     join = _join_of(program)
     if join is not None:
+        if dtypes.is_bool(arrays[0].dtype):
+            # Among booleans addition and maximum are "or", multiplication and minimum "and".
+            join = {add_p: max_p, or_p: max_p, mul_p: min_p, and_p: min_p}.get(join, join)
         found = _by_primitive(join, arrays[0], starts[0], params)
         if found is not None:
             return tree.unflatten(treedef, [found])
-    stacks = [_places(x, s, params) for x, s in zip(arrays, starts, strict=True)]
-    return reduce(
-        tree.unflatten(treedef, stacks), tree.unflatten(treedef, starts), computation, (0,)
-    )
+    stacks = []
+    for x, start in zip(arrays, starts, strict=True):
+        # What stands in the padding must not count, so of a known function it is the number that
+        # is neutral even if the start is another one.
+        neutral = _neutral(join, x.dtype)
+        stacks.append(_places(x, start if neutral is None else neutral, params))
+    return tree.unflatten(treedef, reduced(program, stacks, starts, (0,)))
 
 
 def _join_of(program: ClosedJaxpr) -> Primitive | None:
@@ -112,17 +123,25 @@ def _join_of(program: ClosedJaxpr) -> Primitive | None:
 
 def _by_primitive(join: Primitive, x: Any, start: Any, params: dict[str, Any]) -> Any:
     """The windows by a dedicated primitive, or None where there is none."""
-    if dtypes.is_bool(x.dtype):
-        # Among booleans addition and maximum are "or", multiplication and minimum "and".
-        join = {add_p: max_p, or_p: max_p, mul_p: min_p, and_p: min_p}.get(join, join)
     if join is max_p or join is min_p:
         primitive = reduce_window_max_p if join is max_p else reduce_window_min_p
-        y = primitive.bind1(x, **params)
         neutral = (lowest if join is max_p else highest)(x.dtype)
-        # A further start is joined once for all places and the padding.
-        return y if _is_value(start, neutral) else join.bind1(start, y)
-    if join is add_p and _is_value(start, 0):
-        return reduce_window_sum_p.bind1(x, **params)
+    elif join is add_p:
+        primitive, neutral = reduce_window_sum_p, 0
+    else:
+        return None
+    y = primitive.bind1(x, **params)
+    return y if _is_value(start, neutral) else join.bind1(start, y)
+
+
+def _neutral(join: Primitive | None, dtype: np.dtype) -> Any:
+    """The number that joins to nothing, where it is known."""
+    if join is mul_p:
+        return scalar(1, dtype)
+    if join is or_p or join is xor_p:
+        return scalar(0, dtype)
+    if join is and_p:
+        return invert(scalar(0, dtype))
     return None
 
 
@@ -146,15 +165,11 @@ def _places(x: Any, start: Any, params: dict[str, Any]) -> Any:
     strides = params["window_strides"]
     parts = []
     for place in itertools.product(*map(range, params["window_dimensions"])):
-        first = tuple(map(operator.mul, place, params["window_dilation"]))
-        limits = tuple(
-            [
-                a + (n - 1) * s + 1 if n else a
-                for a, n, s in zip(first, windows, strides, strict=True)
-            ]
-        )
-        if 0 in windows:
-            first = limits = (0,) * len(windows)
+        offsets = map(operator.mul, place, params["window_dilation"])
+        first = [o if n else 0 for o, n in zip(offsets, windows, strict=True)]
+        limits = [
+            a + (n - 1) * s + 1 if n else 0 for a, n, s in zip(first, windows, strides, strict=True)
+        ]
         part = strided_slice(padded, first, limits, strides)
         parts.append(expand_dims(part, 0))
     return concatenate_p.bind1(*parts, dimension=0)

@@ -21,6 +21,7 @@ from mgefn import tree
 from mgefn.config import config
 from mgefn.control.programs import (
     Flags,
+    Wrapping,
     batch_with,
     check_structure,
     check_types,
@@ -143,7 +144,7 @@ def scan(
         carry = again
     k, captured, closed = len(carry), staged.captured, staged.closed
     names = [
-        *(f"a value {c.aval} it closes over" for c in captured),
+        *("a value it closes over" for _ in captured),
         *paths(name, init),
         *paths("xs", xs),
     ]
@@ -383,7 +384,8 @@ class _Linear:
     """
 
     __slots__ = (
-        "backward", "flags", "forward", "hoisted", "invariant", "n_hoisted", "out_nonzero", "xs_read",
+        "backward", "flags", "forward", "hoisted", "invariant", "n_hoisted", "out_nonzero",
+        "xs_read",
     )  # fmt: skip
 
 
@@ -788,29 +790,22 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> A
     return tree.map(lambda a, b: concatenate_p.bind1(a, b, dimension=0), *parts)
 
 
-class _Mapped:
+class _Mapped(Wrapping):
     """f as a body without a carry."""
 
-    __slots__ = ("__wrapped__",)
-
-    def __init__(self, f: Callable[..., Any]):
-        self.__wrapped__ = f
+    __slots__ = ()
 
     def __call__(self, _: Any, x: Any) -> tuple[Any, Any]:
         return (), self.__wrapped__(x)
 
 
-class _Chunk(_Mapped):
-    """f under vmap as a body without a carry."""
+class _Chunk(Wrapping):
+    """f under vmap as a body without a carry; `more` is the number of examples."""
 
-    __slots__ = ("size",)
-
-    def __init__(self, f: Callable[..., Any], size: int):
-        super().__init__(f)
-        self.size = size
+    __slots__ = ()
 
     def __call__(self, _: Any, x: Any) -> tuple[Any, Any]:
-        return (), _all_at_once(self.__wrapped__, x, self.size)
+        return (), _all_at_once(self.__wrapped__, x, self.more)
 
 
 def _all_at_once(f: Callable[..., Any], xs: Any, size: int) -> Any:

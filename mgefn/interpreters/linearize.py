@@ -197,12 +197,14 @@ class LinearRecorder(Interpreter):
 class LinearizeInterpreter(Interpreter):
     """Evaluates outside and writes the tape."""
 
-    __slots__ = ("recorder", "tape")
+    __slots__ = ("inside", "recorder", "tape")
 
     def __init__(self, about: str):
         super().__init__(about)
         self.tape: list[LinearEqn | SlopeEqn] = []
         self.recorder = LinearRecorder(self.outer, self.tape, about)
+        # While a custom_jvp rule runs, the recorder that stands inside this interpreter.
+        self.inside: LinearRecorder | None = None
 
     def variable(self, primal: Any) -> tuple[LinearizeTracer, Node]:
         """A tracer to differentiate with respect to."""

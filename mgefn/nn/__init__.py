@@ -1,4 +1,4 @@
-"""Functions for neural networks: activations, and starting values of weights."""
+"""Functions for neural networks: activations, pooling, and starting values of weights."""
 
 from __future__ import annotations
 
@@ -37,8 +37,10 @@ from mgefn.nn.functions import (
     swish,
     tanh,
 )
+from mgefn.nn.pooling import avg_pool, max_pool, min_pool, pool
 
 __all__ = [
+    "avg_pool",
     "celu",
     "elu",
     "functions",
@@ -56,8 +58,11 @@ __all__ = [
     "log_softmax",
     "logmeanexp",
     "logsumexp",
+    "max_pool",
+    "min_pool",
     "mish",
     "one_hot",
+    "pool",
     "prelu",
     "relu",
     "relu6",

@@ -22,7 +22,6 @@ from mgefn.ops.elementwise import (
     abs,
     clip,
     convert,
-    erfc,
     exp,
     expm1,
     log,
@@ -41,6 +40,7 @@ from mgefn.ops.elementwise import (
 )
 from mgefn.ops.reductions import logsumexp
 from mgefn.ops.shaping import broadcasted_iota, expand_dims, normalize_axis
+from mgefn.ops.special import erfc
 
 __all__ = [
     "celu",

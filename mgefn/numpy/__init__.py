@@ -60,7 +60,7 @@ from mgefn.dtypes import (
     uint32,
     uint64,
 )
-from mgefn.numpy import linalg
+from mgefn.numpy import fft, linalg
 from mgefn.numpy.assembling import (
     array_split,
     atleast_1d,
@@ -305,7 +305,6 @@ from mgefn.ops.elementwise import (
     sign,
     signbit,
     sin,
-    sinc,
     sinh,
     sqrt,
     square,
@@ -406,6 +405,7 @@ from mgefn.ops.sorting import (
     sort,
     sort_complex,
 )
+from mgefn.ops.special import sinc
 
 if TYPE_CHECKING:
     from ml_dtypes import (
@@ -608,6 +608,7 @@ __all__ = [  # noqa: RUF022  (sorted without regard to case)
     "extract",
     "eye",
     "fabs",
+    "fft",
     "finfo",
     "fix",
     "flatnonzero",

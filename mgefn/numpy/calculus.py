@@ -21,7 +21,6 @@ from mgefn.ops import reductions
 from mgefn.ops.contractions import dot_general
 from mgefn.ops.elementwise import (
     abs,
-    bessel_i0e,
     bitcast_convert_type,
     broadcasted,
     clip,
@@ -57,6 +56,7 @@ from mgefn.ops.shaping import (
     slice_in_dim,
 )
 from mgefn.ops.sorting import searchsorted
+from mgefn.ops.special import bessel_i0e
 
 # -- differences and integrals --------------------------------------------------------------------
 

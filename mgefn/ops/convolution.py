@@ -244,9 +244,7 @@ def _conv_abstract_eval(
     )
     shape = (batch // batch_group_count, outputs, *spatial)
     order = inverse_permutation(out_spec)
-    return (
-        ShapedArray(tuple([shape[d] for d in order]), preferred_element_type or x.dtype),
-    )
+    return (ShapedArray(tuple([shape[d] for d in order]), preferred_element_type or x.dtype),)
 
 
 conv_general_dilated_p.def_abstract_eval(_conv_abstract_eval)
@@ -674,9 +672,7 @@ def conv_general_dilated_patches(
     row = broadcasted_iota(np.int32, (places, places), 0)
     column = broadcasted_iota(np.int32, (places, places), 1)
     unit = reshape(convert(eq_p.bind1(row, column), x.dtype), (1, places, 1, *window))
-    kernel = broadcast_in_dim(
-        unit, (features, places, 1, *window), tuple(range(unit.ndim))
-    )
+    kernel = broadcast_in_dim(unit, (features, places, 1, *window), tuple(range(unit.ndim)))
     kernel = reshape(kernel, (features * places, 1, *window))
     kernel = transpose(kernel, inverse_permutation(numbers.rhs_spec))
     return _conv(

@@ -1,30 +1,129 @@
-"""Incomplete gamma and beta functions and the Hurwitz zeta function, elementwise.
+"""Special functions: error, gamma, Bessel, sinc, incomplete gamma and beta, Hurwitz zeta.
 
 Derivatives in the argument are closed forms. That of the incomplete gamma function in its order a
 is computed by differentiating its series or continued fraction, and has no derivative of its own;
 those of the incomplete beta function in a and b, and of zeta in x, are not defined here.
 
-Sources: NIST Digital Library of Mathematical Functions, dlmf.nist.gov, chapters 8 and 25; Moshier,
-Methods and Programs for Mathematical Functions, 1989 (the continued fraction).
+Sources: NIST Digital Library of Mathematical Functions, dlmf.nist.gov, chapters 5, 7, 8, 10 and 25;
+Moshier, Methods and Programs for Mathematical Functions, 1989 (the continued fraction).
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from mgefn.core.array import scalar
-from mgefn.core.array_methods import Array, ArrayLike
+from mgefn.core.array_methods import Array, ArrayLike, method
 from mgefn.errors import UnsupportedError, api_boundary
-from mgefn.ops.elementwise import (
-    FLOAT,
-    elementwise,
-    exp_p,
-    lgamma_p,
-    log1p_p,
-    log_p,
-    nary,
-    where,
+from mgefn.ops.elementwise.choice import where
+from mgefn.ops.elementwise.common import FLOAT, INEXACT, elementwise, nary, promoted, unary
+from mgefn.ops.elementwise.exponential import exp_p, log1p_p, log_p
+from mgefn.ops.elementwise.rounding import sign_p
+from mgefn.ops.elementwise.scale import scale
+
+# -- error, gamma and Bessel functions, sinc ------------------------------------------------------
+
+erf_p = elementwise("erf", FLOAT, lambda y, x: (2 / math.sqrt(math.pi)) * exp_p.bind1(-(x * x)))
+
+erfc_p = elementwise("erfc", FLOAT, lambda y, x: (-2 / math.sqrt(math.pi)) * exp_p.bind1(-(x * x)))
+
+erf_inv_p = elementwise(
+    "erf_inv", FLOAT, lambda y, x: (math.sqrt(math.pi) / 2) * exp_p.bind1(y * y)
 )
+
+lgamma_p = elementwise("lgamma", FLOAT, lambda y, x: digamma_p.bind1(x))
+
+digamma_p = elementwise("digamma", FLOAT, lambda y, x: polygamma_p.bind1(scalar(1, x.dtype), x))
+
+# The order m of polygamma(m, x) is an integer, so there is no slope in it.
+polygamma_p = elementwise("polygamma", FLOAT, 0, lambda y, m, x: polygamma_p.bind1(m + 1, x))
+
+bessel_i0e_p = elementwise(
+    "bessel_i0e", FLOAT, lambda y, x: bessel_i1e_p.bind1(x) - sign_p.bind1(x) * y
+)
+
+bessel_i1e_p = elementwise("bessel_i1e", FLOAT, lambda y, x: _bessel_i1e_slope(y, x))
+
+
+def _bessel_i1e_slope(y: Any, x: Any) -> Any:
+    # i1e' = i0e - i1e * (sign(x) + 1 / x), whose limit at 0 is 1/2.
+    zero = x == 0
+    safe = where(zero, 1, x)
+    return where(zero, 0.5, bessel_i0e_p.bind1(x) - y * (sign_p.bind1(x) + 1 / safe))
+
+
+@api_boundary
+def erf(x: ArrayLike, /) -> Array:
+    """Error function, 2 / sqrt(pi) times the integral of e**(-t**2) from 0 to x, elementwise."""
+    return unary(erf_p, x, inexact=True)
+
+
+@api_boundary
+def erfc(x: ArrayLike, /) -> Array:
+    """1 - erf(x), elementwise, exact for large x."""
+    return unary(erfc_p, x, inexact=True)
+
+
+@api_boundary
+def erf_inv(x: ArrayLike, /) -> Array:
+    """Inverse of erf, elementwise; +-inf at +-1."""
+    return unary(erf_inv_p, x, inexact=True)
+
+
+@api_boundary
+def lgamma(x: ArrayLike, /) -> Array:
+    """Logarithm of |Gamma(x)|, elementwise."""
+    return unary(lgamma_p, x, inexact=True)
+
+
+@api_boundary
+def digamma(x: ArrayLike, /) -> Array:
+    """Derivative of lgamma, elementwise."""
+    return unary(digamma_p, x, inexact=True)
+
+
+@api_boundary
+def polygamma(m: ArrayLike, x: ArrayLike, /) -> Array:
+    """The m-th derivative of digamma at x, elementwise; m is a nonnegative integer."""
+    return nary(polygamma_p, m, x, inexact=True)
+
+
+@api_boundary
+def bessel_i0e(x: ArrayLike, /) -> Array:
+    """e**-|x| I_0(x): the exponentially scaled modified Bessel function of order 0."""
+    return unary(bessel_i0e_p, x, inexact=True)
+
+
+@api_boundary
+def bessel_i1e(x: ArrayLike, /) -> Array:
+    """e**-|x| I_1(x): the exponentially scaled modified Bessel function of order 1."""
+    return unary(bessel_i1e_p, x, inexact=True)
+
+
+@method("sinc")
+@api_boundary
+def sinc(x: ArrayLike, /) -> Array:
+    """sin(pi x) / (pi x), elementwise, and 1 at 0, where all derivatives are right."""
+    (a,) = promoted("sinc", (x,), inexact=True)
+    return sinc_p.bind1(a)
+
+
+# The derivatives of sinc are a primitive of their own: order n gives the n-th one, so that every
+# order is right at 0.
+sinc_p = elementwise("sinc", INEXACT, lambda y, x: sinc_derivative_p.bind1(x, order=1))
+
+sinc_derivative_p = elementwise("sinc_derivative", INEXACT)  # params: order
+
+
+@sinc_derivative_p.def_jvp
+def _sinc_derivative_jvp(primals, tangents, *, order):
+    (x,), (t,) = primals, tangents
+    slope = sinc_derivative_p.bind1(x, order=order + 1)
+    return sinc_derivative_p.bind(x, order=order), (scale(t, slope),)
+
+
+# -- incomplete gamma and beta, zeta --------------------------------------------------------------
 
 
 def _log_gamma_density(a: Any, x: Any) -> Any:

@@ -23,9 +23,9 @@ from mgefn import dtypes
 from mgefn.core.array_methods import Array, ArrayLike
 from mgefn.core.avals import ShapedArray, Zero, is_undefined
 from mgefn.core.primitive import Primitive
-from mgefn.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError
+from mgefn.errors import ArgumentError, DTypeError, MgefnError, ShapeError, UnsupportedError
 from mgefn.ops.reductions import checked, operand_of
-from mgefn.ops.shaping import broadcast_in_dim, integer_sizes, moveaxis, zeros
+from mgefn.ops.shaping import broadcast_in_dim, moveaxis, zeros
 
 Padding = str | Sequence[tuple[int, int]]
 Pairs = tuple[tuple[int, int], ...]
@@ -55,13 +55,23 @@ def out_sizes(
     return tuple(sizes)
 
 
+def integers(name: str, what: str, values: Any) -> tuple[int, ...]:
+    """A tuple of ints, from a sequence of them."""
+    try:
+        return tuple([operator.index(v) for v in values])
+    except TypeError as e:
+        if isinstance(e, MgefnError):
+            raise  # a traced value, which says so
+        raise ArgumentError(f"{name}: {what} must be ints, got {values!r}.") from None
+
+
 def per_axis(name: str, what: str, values: Any, ndim: int, least: int = 1) -> tuple[int, ...]:
     """A tuple of ndim ints, from a sequence of them; None stands for ones."""
     if values is None:
         return (1,) * ndim
     if not hasattr(values, "__len__"):
         raise ArgumentError(f"{name}: {what} must be a sequence of ints, got {values!r}.")
-    out = integer_sizes(f"{name}: {what}", tuple(values))
+    out = integers(name, what, values)
     if len(out) != ndim:
         raise ShapeError(f"{name}: {what} needs {ndim} entries, one for each axis, got {out}.")
     if any(n < least for n in out):
@@ -252,9 +262,7 @@ def _select_and_gather_add_abstract_eval(t: ShapedArray, x: ShapedArray, *, sele
 
 
 @select_and_scatter_add_p.def_abstract_eval
-def _select_and_scatter_add_abstract_eval(
-    source: ShapedArray, x: ShapedArray, *, select, **params
-):
+def _select_and_scatter_add_abstract_eval(source: ShapedArray, x: ShapedArray, *, select, **params):
     _check_select("select_and_scatter_add", source, x, select, params)
     windows = out_sizes(x.shape, **params)
     if source.shape != windows:
@@ -316,6 +324,7 @@ _def_selection_rules(select_and_scatter_add_p, select_and_gather_add_p)
 
 
 def reduced_windows(
+    name: str,
     primitive: Primitive,
     operand: ArrayLike,
     window_dimensions: Sequence[int],
@@ -324,10 +333,10 @@ def reduced_windows(
     base_dilation: Sequence[int] | None = None,
     window_dilation: Sequence[int] | None = None,
 ) -> Array:
-    """Bind one of the three reductions to an operand, as `lax.reduce_window` describes it."""
-    x = operand_of("reduce_window", operand)
+    """Bind one of the three reductions for the operation `name`; see `lax.reduce_window`."""
+    x = operand_of(name, operand)
     params = window_params(
-        "reduce_window",
+        name,
         x.shape,
         window_dimensions,
         window_strides,

@@ -98,7 +98,13 @@ def plan(
         [
             Axis(*row)
             for row in zip(
-                sizes, spatial, window, window_strides, lows, lhs_dilation, rhs_dilation,
+                sizes,
+                spatial,
+                window,
+                window_strides,
+                lows,
+                lhs_dilation,
+                rhs_dilation,
                 strict=True,
             )  # fmt: skip
         ]
@@ -262,9 +268,7 @@ def _exact_dtype(x: np.ndarray, w: np.ndarray, p: Plan) -> np.dtype | None:
 def _split_second(x: np.ndarray, axis: int, groups: int) -> np.ndarray:
     """A dimension split in two, the first of which counts groups: always a view."""
     shape = x.shape
-    return x.reshape(
-        (*shape[:axis], groups, shape[axis] // groups, *shape[axis + 1 :]), copy=False
-    )
+    return x.reshape((*shape[:axis], groups, shape[axis] // groups, *shape[axis + 1 :]), copy=False)
 
 
 def _grouped_input(x: np.ndarray, p: Plan, batch_groups: int) -> np.ndarray:
@@ -312,11 +316,7 @@ def _by_products(xs: np.ndarray, ws: np.ndarray, ys: np.ndarray, p: Plan) -> Non
     first = p.axes[0] if p.axes else None
     rows = first.outputs if first else 1
     window_rows = first.window if first else 1
-    terms = [
-        (i, k)
-        for i in _ranges(p.inputs, i_block)
-        for k in _ranges(window_rows, k_block)
-    ]
+    terms = [(i, k) for i in _ranges(p.inputs, i_block) for k in _ranges(window_rows, k_block)]
     kernels = [_arranged_kernel(ws, i, k, p) for i, k in terms]
     buffer = None
     if not p.direct:
@@ -402,9 +402,7 @@ def _seen(
         order = [0, 1, 2]
         order += [j for a in range(d) for j in (3 + a, 3 + d + a)]
     filled = filled.transpose(order)
-    steps = [
-        _steps(axis, *ranges) for axis, ranges in zip(axes, starts[: len(axes)], strict=True)
-    ]
+    steps = [_steps(axis, *ranges) for axis, ranges in zip(axes, starts[: len(axes)], strict=True)]
     for chosen in itertools.product(*steps):
         written = [index for pair, _ in chosen for index in pair]
         read = [index for _, index in chosen]

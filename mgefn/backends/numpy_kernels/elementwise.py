@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mgefn.backends.numpy_kernels.base import ViaFloat32, deliver, in_place, temp_bytes
+from mgefn.backends.numpy_kernels.base import deliver, in_place, temp_bytes
 
 
 def _mask_bytes(in_avals: Any, out_avals: Any, **params: Any) -> int:
@@ -345,68 +345,3 @@ def bitcast_convert_type(x, *, new_dtype, outs: tuple = (None,)) -> tuple:
 
 
 bitcast_convert_type.temp_bytes = lambda i, o, **p: o[0].nbytes  # type: ignore[attr-defined]
-
-
-def _special(name: str) -> Any:
-    """A function of scipy.special, imported at its first call."""
-    found: list[Any] = []
-
-    def call(*arrays: np.ndarray) -> Any:
-        if not found:
-            import scipy.special  # a heavy library, needed by few programs
-
-            found.append(getattr(scipy.special, name))
-        return found[0](*arrays)
-
-    call.__name__ = name
-    return ViaFloat32(call)
-
-
-erf, erfc, erf_inv = _special("erf"), _special("erfc"), _special("erfinv")
-lgamma, digamma = _special("gammaln"), _special("psi")
-bessel_i0e, bessel_i1e = _special("i0e"), _special("i1e")
-
-
-def _polygamma(m: np.ndarray, x: np.ndarray) -> np.ndarray:
-    import scipy.special  # a heavy library, needed by few programs
-
-    return np.asarray(scipy.special.polygamma(m.astype(np.int64), x)).astype(x.dtype)
-
-
-polygamma = ViaFloat32(_polygamma)
-
-
-def sinc(x, *, outs: tuple = (None,)) -> tuple:
-    return (deliver(np.sinc(x).astype(x.dtype), outs[0]),)
-
-
-def sinc_derivative(x, *, order, outs: tuple = (None,)) -> tuple:
-    """The derivative of a given order of sin(pi x) / (pi x).
-
-    sinc is the integral of cos(pi x t) over t in [0, 1]; its n-th derivative is that of
-    (pi t)**n cos(pi x t + n pi / 2). Near 0 the Taylor series of it, elsewhere the recurrence
-    x f(n) + n f(n-1) = d^n/dx^n sin(pi x) / pi.
-    """
-    wide = x.astype(np.complex128 if x.dtype.kind == "c" else np.float64)
-    near = np.abs(wide) < 1 + 0.3 * order
-    f = np.sinc(wide)
-    safe = np.where(near, 1, wide)
-    for n in range(1, order + 1):
-        f = (np.pi ** (n - 1) * np.sin(np.pi * wide + n * np.pi / 2) - n * f) / safe
-    series = np.zeros_like(wide)
-    # sum over k of (-1)**k pi**(2k) x**(2k) / (2k+1)!, differentiated `order` times
-    first = (order + 1) // 2
-    power = wide ** (2 * first - order)
-    for k in range(first, first + 40):
-        coefficient = (-1.0) ** k * np.pi ** (2 * k)
-        for i in range(1, 2 * k + 2):
-            coefficient /= i
-        for i in range(2 * k - order + 1, 2 * k + 1):
-            coefficient *= i
-        series = series + coefficient * power
-        power = power * wide * wide
-    return (deliver(np.where(near, series, f).astype(x.dtype), outs[0]),)
-
-
-for _k in (sinc, sinc_derivative):
-    _k.temp_bytes = lambda i, o, **p: 96 * o[0].size + 2 * o[0].nbytes  # type: ignore[attr-defined]

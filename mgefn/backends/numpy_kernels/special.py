@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mgefn.backends.numpy_kernels.base import ViaFloat32
+from mgefn.backends.numpy_kernels.base import ViaFloat32, deliver
 
 
 def _scipy(name: str) -> ViaFloat32:
@@ -23,6 +23,60 @@ def _scipy(name: str) -> ViaFloat32:
     call.__name__ = name
     return ViaFloat32(call)
 
+
+# -- error, gamma and Bessel functions, sinc
+
+erf, erfc, erf_inv = _scipy("erf"), _scipy("erfc"), _scipy("erfinv")
+lgamma, digamma = _scipy("gammaln"), _scipy("psi")
+bessel_i0e, bessel_i1e = _scipy("i0e"), _scipy("i1e")
+
+
+def _polygamma(m: np.ndarray, x: np.ndarray) -> np.ndarray:
+    import scipy.special  # a heavy library, needed by few programs
+
+    return np.asarray(scipy.special.polygamma(m.astype(np.int64), x)).astype(x.dtype)
+
+
+polygamma = ViaFloat32(_polygamma)
+
+
+def sinc(x, *, outs: tuple = (None,)) -> tuple:
+    return (deliver(np.sinc(x).astype(x.dtype), outs[0]),)
+
+
+def sinc_derivative(x, *, order, outs: tuple = (None,)) -> tuple:
+    """The derivative of a given order of sin(pi x) / (pi x).
+
+    sinc is the integral of cos(pi x t) over t in [0, 1]; its n-th derivative is that of
+    (pi t)**n cos(pi x t + n pi / 2). Near 0 the Taylor series of it, elsewhere the recurrence
+    x f(n) + n f(n-1) = d^n/dx^n sin(pi x) / pi.
+    """
+    wide = x.astype(np.complex128 if x.dtype.kind == "c" else np.float64)
+    near = np.abs(wide) < 1 + 0.3 * order
+    f = np.sinc(wide)
+    safe = np.where(near, 1, wide)
+    for n in range(1, order + 1):
+        f = (np.pi ** (n - 1) * np.sin(np.pi * wide + n * np.pi / 2) - n * f) / safe
+    series = np.zeros_like(wide)
+    # sum over k of (-1)**k pi**(2k) x**(2k) / (2k+1)!, differentiated `order` times
+    first = (order + 1) // 2
+    power = wide ** (2 * first - order)
+    for k in range(first, first + 40):
+        coefficient = (-1.0) ** k * np.pi ** (2 * k)
+        for i in range(1, 2 * k + 2):
+            coefficient /= i
+        for i in range(2 * k - order + 1, 2 * k + 1):
+            coefficient *= i
+        series = series + coefficient * power
+        power = power * wide * wide
+    return (deliver(np.where(near, series, f).astype(x.dtype), outs[0]),)
+
+
+for _k in (sinc, sinc_derivative):
+    _k.temp_bytes = lambda i, o, **p: 96 * o[0].size + 2 * o[0].nbytes  # type: ignore[attr-defined]
+
+
+# -- incomplete gamma and beta, zeta
 
 igamma, igammac = _scipy("gammainc"), _scipy("gammaincc")
 regularized_incomplete_beta, zeta = _scipy("betainc"), _scipy("zeta")

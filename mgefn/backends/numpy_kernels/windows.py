@@ -189,16 +189,17 @@ reduce_window_min = WindowReduction(np.minimum, highest, exact=True)
 # -- the extreme element of each window -----------------------------------------------------------
 
 
-def _places(axes: Sequence[Axis]) -> Iterator[tuple[int, tuple[slice, ...], tuple[slice, ...]]]:
+def _places(axes: Sequence[Axis]) -> Iterator[tuple[int, tuple, tuple]]:
     """Each place of a window that any output reads: its number, the outputs, the elements."""
     pairs = [[axis.at(k) for k in range(axis.window)] for axis in axes]
     for number, chosen in enumerate(itertools.product(*pairs)):
         if any(pair is None for pair in chosen):
             continue
+        # With an Ellipsis an index of rank 0 gives a view, too.
         yield (
             number,
-            tuple([pair[0] for pair in chosen]),  # type: ignore[index]  # none is None
-            tuple([pair[1] for pair in chosen]),  # type: ignore[index]  # none is None
+            (..., *[pair[0] for pair in chosen]),  # type: ignore[index]  # none is None
+            (..., *[pair[1] for pair in chosen]),  # type: ignore[index]  # none is None
         )
 
 
@@ -219,7 +220,7 @@ def _choices(x: np.ndarray, select: str, axes: Sequence[Axis], dtype: np.dtype) 
     has_nan = x.dtype.kind in "fcV"
     for number, written, read in _places(axes):
         candidate, champion, chosen = x[read], best[written], choice[written]
-        wins = holds(champion, candidate)
+        wins = np.asarray(holds(champion, candidate))  # of rank 0 a ufunc gives a scalar
         np.logical_not(wins, out=wins)
         if has_nan:
             wins &= champion == champion
