@@ -24,8 +24,10 @@ from mgefn.control import reduce as reduce_module
 from mgefn.core.primitive import Primitive
 from mgefn.interpreters.jit import jit_p
 from mgefn.ops import contractions as c
+from mgefn.ops import convolution, windows
 from mgefn.ops import cumulative as u
 from mgefn.ops import elementwise as e
+from mgefn.ops import fft as fourier
 from mgefn.ops import indexing as i
 from mgefn.ops import random_bits
 from mgefn.ops import reductions as r
@@ -1730,5 +1732,286 @@ row(
     ("float32", "float64", "complex128"),
     skip={"special": "0 times infinity"},
 )
+
+# -- convolution, windows, Fourier transforms -----------------------------------------------------
+
+
+def _spread(x: np.ndarray, axis: int, step: int, low: int, high: int, fill: Any) -> np.ndarray:
+    """Elements `step` apart along an axis, with padding around, negative to cut."""
+    n = x.shape[axis]
+    size = (n - 1) * step + 1 if n else 0
+    out = np.full((*x.shape[:axis], size, *x.shape[axis + 1 :]), fill, x.dtype)
+    at = [slice(None)] * x.ndim
+    at[axis] = slice(None, None, step)
+    out[tuple(at)] = x
+    widths = [(0, 0)] * x.ndim
+    widths[axis] = (max(low, 0), max(high, 0))
+    out = np.pad(out, widths, constant_values=fill)
+    at[axis] = slice(max(-low, 0), out.shape[axis] - max(-high, 0))
+    return out[tuple(at)]
+
+
+def _fitting(size: int, window: int, step: int, stride: int) -> int:
+    room = size - ((window - 1) * step + 1 if window else 0)
+    return 0 if room < 0 else room // stride + 1
+
+
+def _convolution(
+    x: np.ndarray,
+    w: np.ndarray,
+    *,
+    window_strides: Any,
+    padding: Any,
+    lhs_dilation: Any,
+    rhs_dilation: Any,
+    dimension_numbers: Any,
+    feature_group_count: int,
+    batch_group_count: int,
+    preferred_element_type: Any,
+) -> np.ndarray:
+    """Plain loops over the outputs."""
+    lhs_spec, rhs_spec, out_spec = dimension_numbers
+    x, w = x.transpose(lhs_spec), w.transpose(rhs_spec)
+    for d, (step, (low, high)) in enumerate(zip(lhs_dilation, padding, strict=True)):
+        x = _spread(x, d + 2, step, low, high, 0)
+    columns = (w.shape[2:], rhs_dilation, window_strides)
+    spatial = [_fitting(n, *row) for n, *row in zip(x.shape[2:], *columns, strict=True)]
+    inputs, per_group = w.shape[1], w.shape[0] // (feature_group_count * batch_group_count)
+    batch = x.shape[0] // batch_group_count
+    out = np.zeros((batch, w.shape[0], *spatial), preferred_element_type or x.dtype)
+    for index in np.ndindex(*out.shape):
+        n, o, *place = index
+        group = o // per_group
+        features = slice(group * inputs, (group + 1) * inputs)
+        if batch_group_count > 1:
+            n, features = n + group * batch, slice(None)
+        seen = tuple(
+            slice(p * s, p * s + (k - 1) * d + 1 if k else p * s, d)
+            for p, k, d, s in zip(place, *columns, strict=True)
+        )
+        out[index] = (x[(n, features, *seen)].astype(out.dtype) * w[o]).sum(dtype=out.dtype)
+    return out.transpose(np.argsort(out_spec))
+
+
+def _conv_params(letters: tuple[str, str, str], **given: Any) -> dict[str, Any]:
+    lhs, rhs, out = letters
+    spatial = [c for c in rhs if c not in "OI"]
+    n = len(spatial)
+    return {
+        "window_strides": (1,) * n,
+        "padding": ((0, 0),) * n,
+        "lhs_dilation": (1,) * n,
+        "rhs_dilation": (1,) * n,
+        "dimension_numbers": convolution.ConvDimensionNumbers(
+            *[
+                tuple(spec.index(c) for c in (*pair, *spatial))
+                for spec, pair in ((lhs, "NC"), (rhs, "OI"), (out, "NC"))
+            ]
+        ),
+        "feature_group_count": 1,
+        "batch_group_count": 1,
+        "preferred_element_type": None,
+        **given,
+    }
+
+
+_FIRST, _LAST = ("NCHW", "OIHW", "NCHW"), ("NHWC", "HWIO", "NHWC")
+for _name, _x, _w, _letters, _given in (
+    ("first", (2, 3, 5, 4), (4, 3, 3, 2), _FIRST, {}),
+    ("last", (2, 5, 4, 3), (3, 2, 3, 4), _LAST, {}),
+    ("one-place", (2, 3, 3, 4), (1, 1, 4, 2), _LAST, {"window_strides": (2, 1)}),
+    ("one-place-first", (2, 3, 3, 4), (2, 3, 1, 1), _FIRST, {"padding": ((0, -1), (0, 0))}),
+    ("strided", (2, 2, 7), (3, 2, 3), ("NCW", "OIW", "NCW"),
+     {"window_strides": (2,), "padding": ((1, 2),)}),
+    ("dilated", (2, 2, 4), (3, 2, 3), ("NCW", "OIW", "NCW"),
+     {"lhs_dilation": (3,), "rhs_dilation": (2,), "window_strides": (2,), "padding": ((2, -1),)}),
+    ("groups", (2, 4, 5), (6, 2, 2), ("NCW", "OIW", "NCW"),
+     {"feature_group_count": 2, "padding": ((1, 0),)}),
+    ("depthwise", (2, 5, 4, 3), (3, 2, 1, 6), _LAST,
+     {"feature_group_count": 3, "padding": ((1, 1), (0, 0)), "window_strides": (2, 1)}),
+    ("batch-groups", (4, 2, 5), (6, 2, 3), ("NCW", "OIW", "NCW"),
+     {"batch_group_count": 2, "padding": ((0, 2),)}),
+    ("mixed", (4, 2, 1, 3), (3, 2, 2, 3), ("HNWC", "IHOW", "WCHN"), {"padding": ((0, 0), (1, 1))}),
+    ("volume", (1, 2, 3, 3, 2), (2, 2, 2, 2, 2), ("NCXYZ", "OIZYX", "NCXYZ"), {}),
+    ("no-space", (3, 4), (5, 4), ("NC", "OI", "NC"), {}),
+    ("no-space-groups", (3, 4), (2, 2), ("NC", "OI", "NC"), {"feature_group_count": 2}),
+    ("no-room", (2, 2, 2), (3, 2, 4), ("NCW", "OIW", "NCW"), {}),
+    ("no-batch", (0, 2, 4), (3, 2, 2), ("NCW", "OIW", "NCW"), {}),
+    ("no-features", (2, 0, 4), (3, 0, 2), ("NCW", "OIW", "NCW"), {"padding": ((1, 1),)}),
+):  # fmt: skip
+    _params = _conv_params(_letters, **_given)
+    row(
+        f"conv_general_dilated-{_name}",
+        convolution.conv_general_dilated_p,
+        bind(convolution.conv_general_dilated_p, **_params),
+        functools.partial(_convolution, **_params),
+        normal(_x, _w),
+        NUMBERS if _name in ("strided", "groups", "depthwise") else INEXACT,
+        linear=((0,), (1,)),
+        ulps=32,
+        skip={"special": "0 times infinity"},
+    )
+for _old, _new in (("float16", "float32"), ("int8", "int32"), ("complex64", "complex128")):
+    _params = _conv_params(("NCW", "OIW", "NCW"), preferred_element_type=np.dtype(_new))
+    row(
+        f"conv_general_dilated-preferred-{_old}-{_new}",
+        convolution.conv_general_dilated_p,
+        bind(convolution.conv_general_dilated_p, **_params),
+        functools.partial(_convolution, **_params),
+        normal((2, 2, 5), (3, 2, 3)),
+        (_old,),
+        ulps=32,
+    )
+
+
+def _window_params(n: int, window: tuple[int, ...], **given: Any) -> dict[str, Any]:
+    ones = (1,) * n
+    return {
+        "window_dimensions": window,
+        "window_strides": ones,
+        "padding": ((0, 0),) * n,
+        "base_dilation": ones,
+        "window_dilation": ones,
+        **given,
+    }
+
+
+def _each_window(x: np.ndarray, fill: Any, params: dict[str, Any]) -> Any:
+    """(index of the output, the elements it sees) for each window."""
+    for d, (step, (low, high)) in enumerate(
+        zip(params["base_dilation"], params["padding"], strict=True)
+    ):
+        x = _spread(x, d, step, low, high, fill)
+    columns = [params[k] for k in ("window_dimensions", "window_dilation", "window_strides")]
+    shape = tuple(_fitting(n, *row) for n, *row in zip(x.shape, *columns, strict=True))
+    seen = [
+        x[
+            tuple(
+                slice(p * s, p * s + (k - 1) * d + 1, d)
+                for p, k, d, s in zip(index, *columns, strict=True)
+            )
+        ]
+        for index in np.ndindex(*shape)
+    ]
+    return shape, seen
+
+
+def _reduced_windows(
+    function: Any, identity: Callable[[np.dtype], Any], x: np.ndarray, **params: Any
+) -> np.ndarray:
+    shape, seen = _each_window(x, identity(x.dtype), params)
+    return np.array([function(part) for part in seen], x.dtype).reshape(shape)
+
+
+def _least(dtype: np.dtype) -> Any:
+    return False if dtype.kind == "b" else np.iinfo(dtype).min if dtype.kind in "iu" else -np.inf
+
+
+def _greatest(dtype: np.dtype) -> Any:
+    return True if dtype.kind == "b" else np.iinfo(dtype).max if dtype.kind in "iu" else np.inf
+
+
+def _selected(select: str, x: np.ndarray, params: dict[str, Any]) -> tuple:
+    """The shape of the windows, and the flat index of the element each selects, -1 for none."""
+    shape, places = _each_window(np.arange(x.size).reshape(x.shape), -1, params)
+    best = np.argmax if select == "max" else np.argmin
+    chosen = []
+    for place in places:
+        inside = place.ravel()[place.ravel() >= 0]
+        chosen.append(inside[best(x.ravel()[inside])] if inside.size else -1)
+    return shape, chosen
+
+
+def _gathered(t: np.ndarray, x: np.ndarray, *, select: str, **params: Any) -> np.ndarray:
+    shape, chosen = _selected(select, x, params)
+    return np.array([t.ravel()[k] if k >= 0 else 0 for k in chosen], t.dtype).reshape(shape)
+
+
+def _scattered(source: np.ndarray, x: np.ndarray, *, select: str, **params: Any) -> np.ndarray:
+    _, chosen = _selected(select, x, params)
+    out = np.zeros(x.size, source.dtype)
+    for k, value in zip(chosen, source.ravel(), strict=True):
+        if k >= 0:
+            out[k] += value
+    return out.reshape(x.shape)
+
+
+_WINDOWS: tuple[tuple[str, tuple[int, ...], dict[str, Any]], ...] = (
+    ("plain", (4, 5), _window_params(2, (2, 3))),
+    ("strided", (7,), _window_params(1, (3,), window_strides=(2,), padding=((1, 2),))),
+    ("dilated", (5, 4), _window_params(2, (2, 2), base_dilation=(3, 1), window_dilation=(2, 3),
+                                       window_strides=(2, 1), padding=((3, 0), (-1, 2)))),
+    ("ones", (3, 2), _window_params(2, (1, 1))),
+    ("no-room", (2, 3), _window_params(2, (3, 1))),
+    ("empty", (0, 3), _window_params(2, (2, 2), padding=((2, 2), (0, 0)))),
+    ("scalar", (), _window_params(0, ())),
+)  # fmt: skip
+for _name, _shape, _params in _WINDOWS:
+    linear_row(
+        _name,
+        windows.reduce_window_sum_p,
+        _params,
+        functools.partial(_reduced_windows, np.sum, lambda dtype: 0, **_params),
+        _shape,
+        dtypes=NUMBERS,
+        ulps=16,
+    )
+    for _primitive, _function, _identity in (
+        (windows.reduce_window_max_p, np.max, _least),
+        (windows.reduce_window_min_p, np.min, _greatest),
+    ):
+        row(
+            f"{_primitive.name}-{_name}",
+            _primitive,
+            bind(_primitive, **_params),
+            functools.partial(_reduced_windows, _function, _identity, **_params),
+            normal(_shape),
+            ORDERED,
+            ulps=0,
+        )
+    _out = windows.out_sizes(_shape, **_params)
+    for _select in ("max", "min"):
+        for _primitive, _reference, _shapes in (
+            (windows.select_and_gather_add_p, _gathered, (_shape, _shape)),
+            (windows.select_and_scatter_add_p, _scattered, (_out, _shape)),
+        ):
+            row(
+                f"{_primitive.name}-{_select}-{_name}",
+                _primitive,
+                bind(_primitive, select=_select, **_params),
+                functools.partial(_reference, select=_select, **_params),
+                normal(*_shapes),
+                (*SIGNED, *FLOATS),
+                linear=((0,),),
+                ulps=16,
+            )
+
+for _kind, _x, _lengths in (
+    (fourier.FftType.FFT, (2, 6), (6,)),
+    (fourier.FftType.FFT, (3, 4), (3, 4)),
+    (fourier.FftType.FFT, (0, 4), (4,)),
+    (fourier.FftType.IFFT, (2, 5), (5,)),
+    (fourier.FftType.IFFT, (2, 3, 4), (3, 4)),
+    (fourier.FftType.RFFT, (2, 6), (6,)),
+    (fourier.FftType.RFFT, (3, 5), (3, 5)),
+    (fourier.FftType.RFFT, (2, 1), (1,)),
+    (fourier.FftType.RFFT, (0, 4), (4,)),
+    (fourier.FftType.IRFFT, (2, 4), (6,)),
+    (fourier.FftType.IRFFT, (3, 4, 3), (4, 5)),
+    (fourier.FftType.IRFFT, (2, 1), (1,)),
+    (fourier.FftType.IRFFT, (0, 3), (4,)),
+):
+    _axes = tuple(range(len(_x) - len(_lengths), len(_x)))
+    _numpy = getattr(np.fft, f"{_kind.name.lower()}n")
+    linear_row(
+        f"{_kind.name}-{_x}-{_lengths}",
+        fourier.fft_p,
+        {"fft_type": _kind, "fft_lengths": _lengths},
+        functools.partial(_numpy, s=_lengths, axes=_axes),
+        _x,
+        dtypes=("float32", "float64") if _kind == fourier.FftType.RFFT else COMPLEXES,
+        ulps=32,
+        skip={"special": "0 times infinity"},
+    )
 
 CASES: tuple[OpCase, ...] = tuple(ROWS)

@@ -41,11 +41,7 @@ def has_block_alone(array: np.ndarray) -> bool:
     base = array.base
     # The array looks at a flat one, which looks at the owner; views of it look at the flat one
     # too. References to that: the array's, `base`, and the argument of getrefcount.
-    return (
-        type(base) is np.ndarray
-        and type(base.base) is _Owner
-        and sys.getrefcount(base) == 3
-    )
+    return type(base) is np.ndarray and type(base.base) is _Owner and sys.getrefcount(base) == 3
 
 
 class Pool:

@@ -308,14 +308,11 @@ class Executable:
                 if root.donor is not None or not out.aval.same_type(v.aval):
                     continue
                 eqn = jaxpr.eqns[root.first]
-                at_once = (
-                    root.first == last
-                    and all(
-                        may_write_over(eqn.primitive.kernels["numpy"], i)
-                        if a is v
-                        else not (isinstance(a, Var) and self._root_of[a] is v)
-                        for i, a in enumerate(eqn.inputs)
-                    )
+                at_once = root.first == last and all(
+                    may_write_over(eqn.primitive.kernels["numpy"], i)
+                    if a is v
+                    else not (isinstance(a, Var) and self._root_of[a] is v)
+                    for i, a in enumerate(eqn.inputs)
                 )
                 if root.first > last or at_once:
                     root.donor = i

@@ -17,6 +17,7 @@ from mgefn import dtypes, tree
 from mgefn.config import config
 from mgefn.control.programs import (
     Flags,
+    called,
     batch_with,
     either,
     is_staged,
@@ -94,7 +95,7 @@ def cond(
     Example:
         >>> f = lambda x: mgefn.lax.cond(x > 0, lambda x: x, lambda x: -2 * x, x)
         >>> f(3.0), mgefn.grad(f)(-3.0)
-        (3.0, Array(-2., dtype=float32, weak_type=True))
+        (Array(3., dtype=float32, weak_type=True), Array(-2., dtype=float32, weak_type=True))
     """
     if not (callable(true_fun) and callable(false_fun)):
         if callable(false_fun) and len(operands) == 2 and callable(operands[1]):
@@ -119,7 +120,7 @@ def cond(
         raise DTypeError(f"cond: pred must be a boolean or a real number, got {p.aval}.")
     value = known(p)
     if value is not None and (config.disable_jit or not is_staged()):
-        return (true_fun if value._data else false_fun)(*operands)
+        return called("cond", true_fun if value._data else false_fun, operands)
     if not dtypes.is_bool(p.dtype):
         p = p != 0
     names = (f"false_fun {fun_name(false_fun)}", f"true_fun {fun_name(true_fun)}")
@@ -168,10 +169,10 @@ def switch(
         raise DTypeError(f"switch: the index must be an integer, got {i.aval}. Cast it.")
     last = len(branches) - 1
     if last == 0:
-        return branches[0](*operands)
+        return called("switch", branches[0], operands)
     value = known(i)
     if value is not None and (config.disable_jit or not is_staged()):
-        return branches[min(max(int(value), 0), last)](*operands)
+        return called("switch", branches[min(max(int(value), 0), last)], operands)
     # Clamped in its own dtype: the index may not fit int32. One that can't hold `last` needs no
     # upper bound.
     top = min(last, np.iinfo(i.dtype).max)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 import types
-import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -259,10 +258,23 @@ def stage(
 
     closed, captured = trace(flat, avals, about, fun_name(fun))
     found = Staged(closed, captured, out_tree[0])
-    if entries is not None and not captured:
+    if entries is not None and not captured and _bytes(closed.consts) <= _KEPT_BYTES:
         del entries[_KEPT_EACH - 1 :]
         entries.insert(0, (key, looked, found))
     return found
+
+
+def called(about: str, fun: Callable[..., Any], operands: tuple) -> Any:
+    """fun(*operands) without tracing, on arrays and with arrays as its result."""
+    leaves, in_tree = tree.flatten(operands)
+    arrays = [x if isinstance(x, Array) else as_array(x, about) for x in leaves]
+    out = fun(*tree.unflatten(in_tree, arrays))
+    if isinstance(out, Array):
+        return out
+    outs, out_tree = tree.flatten(out)
+    return tree.unflatten(
+        out_tree, [o if isinstance(o, Array) else _output(about, fun, o) for o in outs]
+    )
 
 
 def _output(about: str, fun: Callable[..., Any], x: Any) -> Any:
@@ -274,11 +286,12 @@ def _output(about: str, fun: Callable[..., Any], x: Any) -> Any:
     return as_array(x, about)
 
 
-# The code of a function, or a callable object -> [(key, what it closes over, program), ...].
-_kept: weakref.WeakKeyDictionary[Any, list[tuple[Any, list[Any], Staged]]]
-_kept = weakref.WeakKeyDictionary()
-_KEPT = 512  # functions
-_KEPT_EACH = 8  # programs of one function
+# The code of a function -> [(key, what it closes over, program), ...]. By the code, because a
+# function that is defined in a function is a new object in every call.
+_kept: dict[types.CodeType, list[tuple[Any, list[Any], Staged]]] = {}
+_KEPT = 256  # functions; the oldest goes first
+_KEPT_EACH = 4  # programs of one function
+_KEPT_BYTES = 1 << 20  # of constants in one program: kept ones keep these alive
 _LOOKED = 256  # objects that one function may close over and still be kept
 
 
@@ -301,6 +314,10 @@ def _entries_of(fun: Callable[..., Any]) -> tuple[list | None, list[Any]]:
             _kept.pop(next(iter(_kept)))
         entries = _kept[owner] = []
     return entries, looked
+
+
+def _bytes(arrays: Sequence[Any]) -> int:
+    return sum(a.aval.nbytes for a in arrays)
 
 
 def _same(a: list[Any], b: list[Any]) -> bool:
@@ -333,7 +350,7 @@ def _closed_over(fun: Callable[..., Any]) -> list[Any] | None:
             return None
         if isinstance(x, types.FunctionType):
             code = x.__code__
-            looked += [code, x.__globals__]
+            looked.append(code)
             for cell in x.__closure__ or ():
                 try:
                     pending.append(cell.cell_contents)

@@ -82,6 +82,15 @@ class Eqn:
     def outvars(self) -> list[Var]:
         return self.out_binders
 
+    def substituted(self, env: dict[Var, Atom]) -> Eqn:
+        """This equation with variables replaced; itself where none of them is in `env`."""
+        if env:
+            for a in self.inputs:
+                if a in env:
+                    inputs: list[Atom] = [env.get(a, a) for a in self.inputs]  # type: ignore[arg-type]  # a Literal is in no env
+                    return Eqn(self.primitive, inputs, self.params, self.out_binders, self.source)
+        return self
+
     def replace(self, **changes) -> Eqn:
         new = {k: getattr(self, k) for k in self.__slots__} | changes
         return Eqn(**new)

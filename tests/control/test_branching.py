@@ -210,8 +210,9 @@ def test_switch_clamps():
     fs = [lambda x: x, lambda x: x * 10, lambda x: x * 100]
     f = lambda i, x: lax.switch(i, fs, x)
     for i, want in ((-5, 2), (0, 2), (1, 20), (2, 200), (9, 200), (2**40, 200)):
-        assert f(np.int64(i), 2.0) == want
-        assert jit(f)(np.int64(i), 2.0) == want
+        index = mnp.asarray(i, "int64")
+        assert f(index, 2.0) == want
+        assert jit(f)(index, 2.0) == want
     assert jit(f)(np.uint8(200), 2.0) == 200
     indices = np.array([-5, 1, 9])
     np.testing.assert_array_equal(vmap(f, (0, None))(indices, 2.0), [2, 20, 200])

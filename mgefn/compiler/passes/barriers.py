@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mgefn.core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Literal, Var
+from mgefn.core.jaxpr import Atom, ClosedJaxpr, Jaxpr, Literal, Var
 
 
 def drop_barriers(closed: ClosedJaxpr) -> ClosedJaxpr:
@@ -12,11 +12,11 @@ def drop_barriers(closed: ClosedJaxpr) -> ClosedJaxpr:
     env: dict[Var, Atom] = {}
     kept = []
     for eqn in jaxpr.eqns:
-        inputs = [a if isinstance(a, Literal) else env.get(a, a) for a in eqn.inputs]
+        eqn = eqn.substituted(env)
         if eqn.primitive.barrier:
-            env.update(zip(eqn.out_binders, inputs, strict=True))
+            env.update(zip(eqn.out_binders, eqn.inputs, strict=True))
         else:
-            kept.append(Eqn(eqn.primitive, inputs, eqn.params, eqn.out_binders, eqn.source))
+            kept.append(eqn)
     outs = [a if isinstance(a, Literal) else env.get(a, a) for a in jaxpr.outs]
     new = Jaxpr(jaxpr.in_binders, kept, outs, jaxpr.const_binders, jaxpr.name)
     return ClosedJaxpr(new, closed.consts)

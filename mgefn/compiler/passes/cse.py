@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mgefn.core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Literal, Var, has_effect
+from mgefn.core.jaxpr import Atom, ClosedJaxpr, Jaxpr, Literal, Var, has_effect
 
 
 def atom_key(a: Atom) -> Any:
@@ -21,11 +21,10 @@ def eliminate_common_subexpressions(closed: ClosedJaxpr) -> ClosedJaxpr:
     seen: dict[Any, list[Var]] = {}
     kept = []
     for eqn in jaxpr.eqns:
-        inputs = [a if isinstance(a, Literal) else env.get(a, a) for a in eqn.inputs]
-        eqn = Eqn(eqn.primitive, inputs, eqn.params, eqn.out_binders, eqn.source)
+        eqn = eqn.substituted(env)
         if not eqn.primitive.opaque and not has_effect(eqn):
             try:
-                key = (eqn.primitive, *map(atom_key, inputs), frozenset(eqn.params.items()))
+                key = (eqn.primitive, *map(atom_key, eqn.inputs), frozenset(eqn.params.items()))
                 before = seen.get(key)
             except TypeError:  # a param that is not hashable, such as a user's callable object
                 before = key = None

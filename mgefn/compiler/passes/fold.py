@@ -18,7 +18,8 @@ def fold_constants(closed: ClosedJaxpr) -> ClosedJaxpr:
     const_binders, consts = list(jaxpr.const_binders), list(closed.consts)
     kept = []
     for eqn in jaxpr.eqns:
-        inputs = [a if isinstance(a, Literal) else env.get(a, a) for a in eqn.inputs]
+        eqn = eqn.substituted(env)
+        inputs = eqn.inputs
         if _foldable(eqn, inputs, known):
             values = tuple(a.value if isinstance(a, Literal) else known[a] for a in inputs)
             for v, out in zip(
@@ -31,7 +32,7 @@ def fold_constants(closed: ClosedJaxpr) -> ClosedJaxpr:
                     const_binders.append(v)
                     consts.append(out)
             continue
-        kept.append(Eqn(eqn.primitive, inputs, eqn.params, eqn.out_binders, eqn.source))
+        kept.append(eqn)
     outs = [a if isinstance(a, Literal) else env.get(a, a) for a in jaxpr.outs]
     new = Jaxpr(jaxpr.in_binders, kept, outs, const_binders, jaxpr.name)
     return ClosedJaxpr(new, consts)

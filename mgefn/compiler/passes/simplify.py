@@ -14,7 +14,8 @@ def simplify(closed: ClosedJaxpr) -> ClosedJaxpr:
     made_by: dict[Var, Eqn] = {}
     kept = []
     for eqn in jaxpr.eqns:
-        inputs = [a if isinstance(a, Literal) else env.get(a, a) for a in eqn.inputs]
+        eqn = eqn.substituted(env)
+        inputs = eqn.inputs
         p = eqn.primitive
         if p.simplify is not None:
             same = p.simplify(inputs, eqn.params, [v.aval for v in eqn.out_binders])
@@ -36,10 +37,10 @@ def simplify(closed: ClosedJaxpr) -> ClosedJaxpr:
                 if same is not None:
                     env.update(zip(eqn.out_binders, same, strict=True))
                     continue
-        new = Eqn(p, inputs, params, eqn.out_binders, eqn.source)
+                eqn = Eqn(p, inputs, params, eqn.out_binders, eqn.source)
         if p.merge is not None:
-            made_by[eqn.out_binders[0]] = new
-        kept.append(new)
+            made_by[eqn.out_binders[0]] = eqn
+        kept.append(eqn)
     outs = [a if isinstance(a, Literal) else env.get(a, a) for a in jaxpr.outs]
     new_jaxpr = Jaxpr(jaxpr.in_binders, kept, outs, jaxpr.const_binders, jaxpr.name)
     return ClosedJaxpr(new_jaxpr, closed.consts)
