@@ -25,6 +25,7 @@ from mgefn.api.derivatives import linear_transpose as linear_transpose
 from mgefn.api.derivatives import linearize as linearize
 from mgefn.api.derivatives import value_and_grad as value_and_grad
 from mgefn.api.derivatives import vjp as vjp
+from mgefn.api.inspection import Device as Device
 from mgefn.api.inspection import block_until_ready as block_until_ready
 from mgefn.api.inspection import default_backend as default_backend
 from mgefn.api.inspection import device_count as device_count
@@ -42,6 +43,7 @@ from mgefn.api.jit import jit as jit
 from mgefn.backends import numpy_cpu as _numpy_cpu  # noqa: F401  # registers its kernels
 from mgefn.compiler import program as _program  # noqa: F401  # installs the compile hook
 from mgefn.config import config as config
+from mgefn.config import hooks as _hooks
 from mgefn.control.callbacks import io_callback as io_callback
 from mgefn.control.callbacks import pure_callback as pure_callback
 from mgefn.control.checkpoint import checkpoint as checkpoint
@@ -53,22 +55,114 @@ from mgefn.control.custom_rules import custom_jvp as custom_jvp
 from mgefn.control.custom_rules import custom_vjp as custom_vjp
 from mgefn.core.array_methods import Array as Array
 from mgefn.dtypes import float0 as float0
+from mgefn.numpy import dispatch as _dispatch
 
 __version__ = "0.1.0"
+__version_info__ = (0, 1, 0)
 
 if TYPE_CHECKING:
+    from mgefn import ad_checkpoint as ad_checkpoint
+    from mgefn import checkify as checkify
+    from mgefn import custom_batching as custom_batching
+    from mgefn import custom_derivatives as custom_derivatives
+    from mgefn import experimental as experimental
+    from mgefn import flatten_util as flatten_util
+    from mgefn import memory as memory
     from mgefn import nn as nn
     from mgefn import optim as optim
+    from mgefn import scipy as scipy
+    from mgefn import sharding as sharding
+    from mgefn import stages as stages
+    from mgefn import test_util as test_util
+    from mgefn import typing as typing
+    from mgefn.api.products import hvp as hvp
+    from mgefn.api.settings import checking_leaks as checking_leaks
+    from mgefn.api.settings import clear_caches as clear_caches
+    from mgefn.api.settings import debug_infs as debug_infs
+    from mgefn.api.settings import debug_nans as debug_nans
+    from mgefn.api.settings import default_device as default_device
+    from mgefn.api.settings import effects_barrier as effects_barrier
+    from mgefn.api.settings import enable_x64 as enable_x64
+    from mgefn.api.settings import live_arrays as live_arrays
+    from mgefn.api.settings import local_device_count as local_device_count
+    from mgefn.api.settings import log_compiles as log_compiles
+    from mgefn.api.settings import named_scope as named_scope
+    from mgefn.api.settings import print_environment_info as print_environment_info
+    from mgefn.api.settings import process_count as process_count
+    from mgefn.api.settings import process_index as process_index
+    from mgefn.api.settings import typeof as typeof
+    from mgefn.custom_derivatives import custom_gradient as custom_gradient
+    from mgefn.sharding import NamedSharding as NamedSharding
+    from mgefn.sharding import P as P
 
 # Loaded when first named, so that programs that do without them do not wait for them.
-_ON_FIRST_USE = frozenset({"nn", "optim"})
+_ON_FIRST_USE = frozenset(
+    {
+        "ad_checkpoint",
+        "checkify",
+        "custom_batching",
+        "custom_derivatives",
+        "experimental",
+        "flatten_util",
+        "memory",
+        "nn",
+        "optim",
+        "scipy",
+        "sharding",
+        "stages",
+        "test_util",
+        "typing",
+    }
+)
+# module -> names that it lends to this one
+_LENT = {
+    "mgefn.api.products": ("hvp",),
+    "mgefn.api.settings": (
+        "checking_leaks",
+        "clear_caches",
+        "debug_infs",
+        "debug_nans",
+        "default_device",
+        "effects_barrier",
+        "enable_x64",
+        "live_arrays",
+        "local_device_count",
+        "log_compiles",
+        "named_scope",
+        "print_environment_info",
+        "process_count",
+        "process_index",
+        "typeof",
+    ),
+    "mgefn.custom_derivatives": ("custom_gradient",),
+    "mgefn.sharding": (
+        "NamedSharding",
+        "P",
+    ),
+}
+_LENDERS = {name: module for module, names in _LENT.items() for name in names}
+
+# scipy.special.erf(x) finds mgefn.scipy.special.erf, which is above the module that dispatches.
+_dispatch.LOADERS["scipy.special"] = lambda: importlib.import_module("mgefn.scipy.special")
 
 
 def __getattr__(name: str) -> Any:
     if name in _ON_FIRST_USE:
         return importlib.import_module(f"mgefn.{name}")
+    if name in _LENDERS:
+        value = globals()[name] = getattr(importlib.import_module(_LENDERS[name]), name)
+        return value
     raise AttributeError(f"module 'mgefn' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_ON_FIRST_USE})
+    return sorted({*globals(), *_ON_FIRST_USE, *_LENDERS})
+
+
+def _watch_for_nonfinite(everywhere: bool) -> None:
+    importlib.import_module("mgefn.control.nonfinite").apply(everywhere)
+
+
+_hooks["debug_nans"] = _hooks["debug_infs"] = _watch_for_nonfinite
+if config.debug_nans or config.debug_infs:  # by the environment
+    _watch_for_nonfinite(True)

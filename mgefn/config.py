@@ -15,6 +15,7 @@ from __future__ import annotations
 import operator
 import os
 import threading
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any, ClassVar
 
@@ -33,6 +34,9 @@ _ACCEPTED: dict[str, tuple[Any, ...]] = {
     "narrow_inputs": (False, True),
     "disable_jit": (False, True),
     "check_jaxprs": (False, True),
+    "debug_nans": (False, True),
+    "debug_infs": (False, True),
+    "log_compiles": (False, True),
 }
 # Settings that change what a traced program is, or whether it runs as one; trace_key holds them.
 _TRACED = ("enable_x64", "zero_annihilates", "narrow_inputs", "disable_jit")
@@ -105,6 +109,18 @@ class Config(threading.local):
     check_jaxprs: bool = _from_environment("MGEFN_CHECK_JAXPRS", "check_jaxprs", False)
     """Run the IR checker after every compiler pass. Environment: MGEFN_CHECK_JAXPRS."""
 
+    debug_nans: bool = _from_environment("MGEFN_DEBUG_NANS", "debug_nans", False)
+    """The first operation that makes a NaN from operands without one raises NonFiniteError. Set for
+    all threads it holds in this thread and in those that start later. Environment:
+    MGEFN_DEBUG_NANS."""
+
+    debug_infs: bool = _from_environment("MGEFN_DEBUG_INFS", "debug_infs", False)
+    """The same for infinities. Environment: MGEFN_DEBUG_INFS."""
+
+    log_compiles: bool = _from_environment("MGEFN_LOG_COMPILES", "log_compiles", False)
+    """jit says on stderr what it traces, why, and how long that took. Environment:
+    MGEFN_LOG_COMPILES."""
+
     trace_key: tuple[Any, ...] = ()
     """The values of the settings in TRACED: part of the key of every cache of traced programs.
     Read only; hashable and kept up to date."""
@@ -113,14 +129,27 @@ class Config(threading.local):
     """Names of the settings in trace_key, in its order."""
 
     @errors.api_boundary
-    def update(self, name: str, value: Any) -> None:
+    def update(self, name: str, val: Any) -> None:
         """Change a setting for all threads; a thread that overrides it keeps its own value.
+
+        Args:
+            name: the setting, with or without JAX's prefix jax_.
+            val: its value from now on.
 
         Raises:
             ArgumentError: the name is unknown or the value not one of those accepted.
         """
         field = _setting("config.update", name)
-        _update(field, _checked("config.update", field, value))
+        _update(field, _checked("config.update", field, val))
+
+    @errors.api_boundary
+    def read(self, name: str) -> Any:
+        """The value of a setting in this thread, by its name.
+
+        Raises:
+            ArgumentError: the name is unknown.
+        """
+        return getattr(self, _setting("config.read", name))
 
     @errors.api_boundary
     def override(self, **settings: Any) -> Override:
@@ -161,6 +190,16 @@ _lock = threading.RLock()
 _overridden: dict[int, tuple[dict[str, Any], list[dict[str, Any]]]] = {}
 
 
+# setting -> called in a thread where its value may have changed; the argument says whether the
+# change is for all threads. Whoever serves the setting hangs it here.
+hooks: dict[str, Callable[[bool], None]] = {}
+
+
+def _run_hooks(names: Iterable[str], everywhere: bool) -> None:
+    for hook in {hooks[name] for name in names if name in hooks}:
+        hook(everywhere)
+
+
 def _update(field: str, value: Any) -> None:
     with _lock:
         setattr(Config, field, value)
@@ -168,6 +207,7 @@ def _update(field: str, value: Any) -> None:
             Config.trace_key = _interned(tuple(getattr(Config, name) for name in _TRACED))
             for values, _ in _overridden.values():
                 _refresh_key(values)
+    _run_hooks((field,), True)
 
 
 def _refresh_key(values: dict[str, Any]) -> None:
@@ -195,6 +235,7 @@ class Override:
             values.update(layer)
             _refresh_key(values)
         self._entered.append((values, layer))
+        _run_hooks(layer, False)
         return self._config
 
     def __exit__(
@@ -219,6 +260,7 @@ class Override:
             else:
                 values.pop("trace_key", None)
                 del _overridden[id(values)]
+        _run_hooks(layer, False)
 
 
 Config.trace_key = _interned(tuple(getattr(Config, name) for name in _TRACED))

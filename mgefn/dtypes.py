@@ -17,6 +17,7 @@ Sources: JAX's type promotion semantics, docs.jax.dev/en/latest/type_promotion.h
 
 from __future__ import annotations
 
+import builtins
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
 import numpy as np
@@ -309,18 +310,29 @@ _SCALARS: tuple[dict[type, tuple[DType, bool]], dict[type, tuple[DType, bool]]] 
 )
 
 
+def _holds(dtype: DType, x: np.generic) -> builtins.bool:
+    """Is a NumPy scalar of 64 bits in the range of the 32-bit dtype of its kind?"""
+    if dtype.kind == "i":
+        return builtins.bool(-0x80000000 <= x <= 0x7FFFFFFF)  # type: ignore[operator]  # an integer
+    largest = np.finfo(dtype).max
+    parts = (x.real, x.imag)
+    return all(not np.isfinite(p) or abs(p) <= largest for p in parts)
+
+
 def dtype_and_weak(x: Any) -> tuple[DType, bool]:
     """The dtype of a scalar or array, and whether it is weak.
 
     Python's int, float and complex are weak and have the default dtypes. So are NumPy scalars
-    int64, float64 and complex128, unless config.enable_x64. bool is not weak, having no wider
-    kin. Arrays are strong unless their attribute `weak_type` is true.
+    int64, float64 and complex128, unless config.enable_x64 or the value is beyond the range of the
+    default dtype. bool is not weak, having no wider kin. Arrays are strong unless their attribute `weak_type` is true.
 
     Raises:
         DTypeError: x is neither a number nor an array.
     """
     found = _SCALARS[config.enable_x64].get(type(x))
     if found is not None:
+        if found[1] and isinstance(x, np.generic) and not _holds(found[0], x):
+            return x.dtype, False
         return found
     try:
         dtype = x.dtype
@@ -447,7 +459,7 @@ def _operand(x: Any) -> tuple[DType, bool]:
     """As dtype_and_weak, but x may also be a dtype, a scalar type or the name of a dtype."""
     found = _SCALARS[config.enable_x64].get(type(x))
     if found is not None:
-        return found
+        return dtype_and_weak(x) if isinstance(x, np.generic) else found
     if isinstance(x, _DTYPE_LIKE):
         defaults = _DEFAULTS.get(x) if isinstance(x, type) else None
         if defaults is not None:

@@ -22,6 +22,7 @@ import numpy as np
 __all__ = [
     "ArgumentError",
     "AxisError",
+    "CheckError",
     "ConcretizationTypeError",
     "CustomRuleError",
     "DTypeError",
@@ -29,8 +30,10 @@ __all__ = [
     "InAxesError",
     "IndexOutOfBoundsError",
     "JaxprError",
+    "LeakedTracerError",
     "MgefnError",
     "NonConcreteBooleanIndexError",
+    "NonFiniteError",
     "OverflowDTypeError",
     "ShapeError",
     "StaticArgumentError",
@@ -38,6 +41,7 @@ __all__ = [
     "TracerBoolConversionError",
     "TracerIntegerConversionError",
     "TreeError",
+    "UnboundAxisError",
     "UnexpectedTracerError",
     "UnsupportedError",
     "api_boundary",
@@ -122,9 +126,29 @@ class NonConcreteBooleanIndexError(ConcretizationTypeError, IndexError):
     three-argument where, or nonzero with a size."""
 
 
+class UnboundAxisError(MgefnError, NameError):
+    """A collective names an axis that no map around it has. Call it inside vmap with this axis_name,
+    or use a name that is bound."""
+
+
 class UnexpectedTracerError(MgefnError, RuntimeError):
     """A traced value outlived the function that was traced: it was stored in a global, an attribute
     or a closure. Return it from the function instead."""
+
+
+class LeakedTracerError(MgefnError):
+    """A traced value was still alive when `checking_leaks` ended. Return it from the function that
+    was traced instead of storing it."""
+
+
+class CheckError(MgefnError, ValueError, RuntimeError):
+    """A condition that `checkify.check` or an automatic check guards did not hold at run time. The
+    message is the check's own; correct what it names."""
+
+
+class NonFiniteError(MgefnError, FloatingPointError):
+    """With debug_nans or debug_infs on, an operation made a NaN or an infinity. Guard the operation
+    that is named, or turn the setting off."""
 
 
 class DonatedBufferError(MgefnError, RuntimeError):

@@ -34,6 +34,7 @@ from mgefn import dtypes, tree
 from mgefn import lax_linalg as linalg
 from mgefn.control.branching import cond, switch
 from mgefn.control.checkpoint import optimization_barrier
+from mgefn.control.implicit import custom_linear_solve, custom_root
 from mgefn.control.loops import fori_loop, while_loop
 from mgefn.control.reduce import reduce
 from mgefn.control.reduce_window import reduce_window
@@ -46,6 +47,22 @@ from mgefn.numpy.assembling import concatenate as _concatenate
 from mgefn.numpy.creation import empty, full, full_like
 from mgefn.ops import elementwise as _e
 from mgefn.ops import shaping as _s
+from mgefn.ops.collectives import (
+    all_gather,
+    all_to_all,
+    axis_index,
+    axis_size,
+    pbroadcast,
+    pcast,
+    pmax,
+    pmean,
+    pmin,
+    ppermute,
+    pshuffle,
+    psum,
+    psum_scatter,
+    pswapaxes,
+)
 from mgefn.ops.contractions import batch_matmul, dot_general
 from mgefn.ops.contractions import lax_dot as dot
 from mgefn.ops.convolution import (
@@ -53,6 +70,7 @@ from mgefn.ops.convolution import (
     conv,
     conv_dimension_numbers,
     conv_general_dilated,
+    conv_general_dilated_local,
     conv_general_dilated_patches,
     conv_transpose,
     conv_with_general_padding,
@@ -191,6 +209,8 @@ __all__ = [
     "acos",
     "acosh",
     "add",
+    "all_gather",
+    "all_to_all",
     "approx_max_k",
     "approx_min_k",
     "argmax",
@@ -201,6 +221,8 @@ __all__ = [
     "atan",
     "atan2",
     "atanh",
+    "axis_index",
+    "axis_size",
     "batch_matmul",
     "bessel_i0e",
     "bessel_i1e",
@@ -227,6 +249,7 @@ __all__ = [
     "conv",
     "conv_dimension_numbers",
     "conv_general_dilated",
+    "conv_general_dilated_local",
     "conv_general_dilated_patches",
     "conv_transpose",
     "conv_with_general_padding",
@@ -238,6 +261,8 @@ __all__ = [
     "cummin",
     "cumprod",
     "cumsum",
+    "custom_linear_solve",
+    "custom_root",
     "digamma",
     "div",
     "dot",
@@ -290,9 +315,19 @@ __all__ = [
     "nextafter",
     "optimization_barrier",
     "pad",
+    "pbroadcast",
+    "pcast",
+    "pmax",
+    "pmean",
+    "pmin",
     "polygamma",
     "population_count",
     "pow",
+    "ppermute",
+    "pshuffle",
+    "psum",
+    "psum_scatter",
+    "pswapaxes",
     "random_gamma_grad",
     "real",
     "reciprocal",

@@ -9,6 +9,7 @@ package.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,17 +20,17 @@ import numpy as np
 import scipy.special
 
 import mgefn
-from mgefn.control import branching, callbacks, checkpoint, custom_rules
+from mgefn.control import branching, callbacks, checkpoint, custom_rules, implicit, loops, scan
 from mgefn.control import reduce as reduce_module
+from mgefn.control.linalg import eigen, lu, qr, spread, svd, triangular, tridiagonal
 from mgefn.core.primitive import Primitive
 from mgefn.interpreters.jit import jit_p
 from mgefn.ops import contractions as c
-from mgefn.ops import convolution, windows
+from mgefn.ops import convolution, random_bits, windows
 from mgefn.ops import cumulative as u
 from mgefn.ops import elementwise as e
 from mgefn.ops import fft as fourier
 from mgefn.ops import indexing as i
-from mgefn.ops import random_bits
 from mgefn.ops import reductions as r
 from mgefn.ops import shaping as s
 from mgefn.ops import sorting as o
@@ -775,6 +776,83 @@ row(
     differentiable=(1,),
     ulps=32,
 )
+
+
+def _orders(low: int, high: int, x_low: float, x_high: float, shape: tuple[int, ...]) -> Draw:
+    return lambda rng, dtype: (
+        np.asarray(rng.integers(low, high, shape)).astype(dtype),
+        sample(rng, dtype, x_low, x_high, shape),
+    )
+
+
+def _exponential_integral(n: np.ndarray, x: np.ndarray) -> Any:
+    # The integral of e**(-x t) / t**n from 1 to infinity, by t = 1 - log(u) / x.
+    nodes, weights = np.polynomial.laguerre.laggauss(60)
+    n, x = np.asarray(n)[..., None], np.asarray(x)[..., None]
+    return np.sum(weights * (1 + nodes / x) ** -n * np.exp(-x) / x, axis=-1)
+
+
+for _p, _f, _low, _high in (
+    (f.gamma_p, scipy.special.gamma, 0.6, 4),
+    (f.erfcx_p, scipy.special.erfcx, -1, 3),
+    (f.ndtri_p, scipy.special.ndtri, 0.1, 0.9),
+    (f.dawsn_p, scipy.special.dawsn, 0.2, 0.8),
+    (f.spence_p, scipy.special.spence, 0.2, 0.9),
+    (f.expi_p, scipy.special.expi, 0.6, 3),
+    (f.fresnel_sin_p, lambda x: scipy.special.fresnel(x)[0], 0.2, 1.2),
+    (f.fresnel_cos_p, lambda x: scipy.special.fresnel(x)[1], 0.2, 0.9),
+    (f.sine_integral_p, lambda x: scipy.special.sici(x)[0], 0.2, 2),
+    (f.cosine_integral_p, lambda x: scipy.special.sici(x)[1], 0.8, 2),
+):
+    unary(_p, _f, FLOATS, _low, _high, ulps=16)
+for _p, _f in ((f.expn_p, _exponential_integral), (f.bessel_j_p, scipy.special.jv)):
+    row(
+        _p.name,
+        _p,
+        _p.bind1,
+        _f,
+        _orders(0, 3, 2, 4, (3, 4)),
+        FLOATS,
+        edges=(_orders(0, 3, 2, 4, ()), _orders(0, 3, 2, 4, (0, 3))),
+        differentiable=(1,),
+        ulps=64,
+    )
+row(
+    "expn-negative",
+    f.expn_p,
+    f.expn_p.bind1,
+    _exponential_integral,
+    _orders(-3, 0, 1, 4, (3, 4)),
+    differentiable=(1,),
+    ulps=1024,  # of the quadrature
+)
+for _p, _f, _n, _smooth in (
+    (f.owens_t_p, scipy.special.owens_t, 2, (0, 1)),
+    (f.hyp1f1_p, scipy.special.hyp1f1, 3, (2,)),
+    (f.hyp2f1_p, scipy.special.hyp2f1, 4, (3,)),
+):
+    _shapes = tuple([s] * _n for s in ((3, 4), (), (0, 3)))
+    row(
+        _p.name,
+        _p,
+        _p.bind1,
+        _f,
+        within(0.2, 0.8, *_shapes[0]),
+        FLOATS,
+        edges=tuple(within(0.2, 0.8, *s) for s in _shapes[1:]),
+        differentiable=_smooth,
+        ulps=64,
+    )
+for _p, _f, _more in (
+    (f.wofz_p, scipy.special.wofz, {}),
+    (
+        f.complex_lgamma_p,
+        scipy.special.loggamma,
+        {"skip": {"second_order": "the complex trigamma function is declared to have no kernel"}},
+    ),
+    (f.complex_digamma_p, scipy.special.psi, {"differentiable": ()}),
+):
+    unary(_p, _f, COMPLEXES, 0.7, 2, ulps=32, **_more)
 
 # -- shaping --------------------------------------------------------------------------------------
 
@@ -1733,6 +1811,79 @@ row(
     skip={"special": "0 times infinity"},
 )
 
+
+def _recurrence(w: Any, h: Any, xs: Any) -> Any:
+    def step(c: Any, x: Any) -> Any:
+        new = e.sin(0.3 * (c * w + x))
+        return new, new * x
+
+    return scan.scan(step, h, xs)
+
+
+def _recurrence_in_numpy(w: Any, h: Any, xs: Any) -> Any:
+    ys = []
+    for x in xs:
+        h = np.sin(0.3 * (h * w + x))
+        ys.append(h * x)
+    return h, np.array(ys).reshape(xs.shape)
+
+
+row(
+    "scan",
+    scan.scan_p,
+    _recurrence,
+    _recurrence_in_numpy,
+    normal((3,), (3,), (4, 3)),
+    ("float32", "float64", "complex128"),
+    edges=(normal((), (), (2,)), normal((2,), (2,), (0, 2)), normal((0,), (0,), (2, 0))),
+    ulps=64,  # four sines, one after the other
+)
+row(
+    "scan-linear",
+    scan.scan_p,
+    lambda h, xs: scan.scan(lambda c, x: (c * 2 + x, c - x), h, xs, reverse=True),
+    None,  # tests/control/test_scan.py
+    normal((3,), (4, 3)),
+    ("float64", "complex128"),
+    linear=((0, 1),),
+    skip={"values": "in tests/control/test_scan.py"},
+)
+row(
+    "while",
+    loops.while_p,
+    lambda x: loops.while_loop(lambda v: v[0] < 3, lambda v: (v[0] + 1, e.sin(v[1])), (0, x))[1],
+    lambda x: np.sin(np.sin(np.sin(x))),
+    normal((3, 4)),
+    ("float32", "float64", "complex128"),
+    edges=(normal(()), normal((0, 2))),
+    ulps=16,
+    skip=dict.fromkeys(
+        ("transpose", "second_order", "narrow", "jit", "jaxpr"),
+        "no reverse mode: tests/control/test_loops.py",
+    ),
+)
+
+
+def _halved(m: Any, b: Any) -> Any:
+    """The solution of (2 + m * m) x = b, elementwise."""
+
+    def solve(matvec: Any, b: Any) -> Any:
+        return b / matvec(b * 0 + 1)
+
+    return implicit.custom_linear_solve(lambda x: (m * m + 2) * x, b, solve, solve)
+
+
+row(
+    "custom_linear_solve",
+    implicit.linear_solve_p,
+    _halved,
+    lambda m, b: b / (2 + m * m),
+    within(-1, 1, (3,), (3,)),
+    ("float32", "float64"),
+    edges=(within(-1, 1, (), ()), within(-1, 1, (0, 2), (0, 2))),
+    skip={"special": "the solver multiplies by 0"},
+)
+
 # -- convolution, windows, Fourier transforms -----------------------------------------------------
 
 
@@ -1756,7 +1907,7 @@ def _fitting(size: int, window: int, step: int, stride: int) -> int:
     return 0 if room < 0 else room // stride + 1
 
 
-def _convolution(
+def convolution_by_loops(
     x: np.ndarray,
     w: np.ndarray,
     *,
@@ -1793,7 +1944,7 @@ def _convolution(
     return out.transpose(np.argsort(out_spec))
 
 
-def _conv_params(letters: tuple[str, str, str], **given: Any) -> dict[str, Any]:
+def conv_params(letters: tuple[str, str, str], **given: Any) -> dict[str, Any]:
     lhs, rhs, out = letters
     spatial = [c for c in rhs if c not in "OI"]
     n = len(spatial)
@@ -1839,12 +1990,12 @@ for _name, _x, _w, _letters, _given in (
     ("no-batch", (0, 2, 4), (3, 2, 2), ("NCW", "OIW", "NCW"), {}),
     ("no-features", (2, 0, 4), (3, 0, 2), ("NCW", "OIW", "NCW"), {"padding": ((1, 1),)}),
 ):  # fmt: skip
-    _params = _conv_params(_letters, **_given)
+    _params = conv_params(_letters, **_given)
     row(
         f"conv_general_dilated-{_name}",
         convolution.conv_general_dilated_p,
         bind(convolution.conv_general_dilated_p, **_params),
-        functools.partial(_convolution, **_params),
+        functools.partial(convolution_by_loops, **_params),
         normal(_x, _w),
         NUMBERS if _name in ("strided", "groups", "depthwise") else INEXACT,
         linear=((0,), (1,)),
@@ -1852,19 +2003,19 @@ for _name, _x, _w, _letters, _given in (
         skip={"special": "0 times infinity"},
     )
 for _old, _new in (("float16", "float32"), ("int8", "int32"), ("complex64", "complex128")):
-    _params = _conv_params(("NCW", "OIW", "NCW"), preferred_element_type=np.dtype(_new))
+    _params = conv_params(("NCW", "OIW", "NCW"), preferred_element_type=np.dtype(_new))
     row(
         f"conv_general_dilated-preferred-{_old}-{_new}",
         convolution.conv_general_dilated_p,
         bind(convolution.conv_general_dilated_p, **_params),
-        functools.partial(_convolution, **_params),
+        functools.partial(convolution_by_loops, **_params),
         normal((2, 2, 5), (3, 2, 3)),
         (_old,),
         ulps=32,
     )
 
 
-def _window_params(n: int, window: tuple[int, ...], **given: Any) -> dict[str, Any]:
+def window_params(n: int, window: tuple[int, ...], **given: Any) -> dict[str, Any]:
     ones = (1,) * n
     return {
         "window_dimensions": window,
@@ -1896,7 +2047,7 @@ def _each_window(x: np.ndarray, fill: Any, params: dict[str, Any]) -> Any:
     return shape, seen
 
 
-def _reduced_windows(
+def windows_by_loops(
     function: Any, identity: Callable[[np.dtype], Any], x: np.ndarray, **params: Any
 ) -> np.ndarray:
     shape, seen = _each_window(x, identity(x.dtype), params)
@@ -1922,12 +2073,14 @@ def _selected(select: str, x: np.ndarray, params: dict[str, Any]) -> tuple:
     return shape, chosen
 
 
-def _gathered(t: np.ndarray, x: np.ndarray, *, select: str, **params: Any) -> np.ndarray:
+def gathered_by_loops(t: np.ndarray, x: np.ndarray, *, select: str, **params: Any) -> np.ndarray:
     shape, chosen = _selected(select, x, params)
     return np.array([t.ravel()[k] if k >= 0 else 0 for k in chosen], t.dtype).reshape(shape)
 
 
-def _scattered(source: np.ndarray, x: np.ndarray, *, select: str, **params: Any) -> np.ndarray:
+def scattered_by_loops(
+    source: np.ndarray, x: np.ndarray, *, select: str, **params: Any
+) -> np.ndarray:
     _, chosen = _selected(select, x, params)
     out = np.zeros(x.size, source.dtype)
     for k, value in zip(chosen, source.ravel(), strict=True):
@@ -1937,21 +2090,21 @@ def _scattered(source: np.ndarray, x: np.ndarray, *, select: str, **params: Any)
 
 
 _WINDOWS: tuple[tuple[str, tuple[int, ...], dict[str, Any]], ...] = (
-    ("plain", (4, 5), _window_params(2, (2, 3))),
-    ("strided", (7,), _window_params(1, (3,), window_strides=(2,), padding=((1, 2),))),
-    ("dilated", (5, 4), _window_params(2, (2, 2), base_dilation=(3, 1), window_dilation=(2, 3),
+    ("plain", (4, 5), window_params(2, (2, 3))),
+    ("strided", (7,), window_params(1, (3,), window_strides=(2,), padding=((1, 2),))),
+    ("dilated", (5, 4), window_params(2, (2, 2), base_dilation=(3, 1), window_dilation=(2, 3),
                                        window_strides=(2, 1), padding=((3, 0), (-1, 2)))),
-    ("ones", (3, 2), _window_params(2, (1, 1))),
-    ("no-room", (2, 3), _window_params(2, (3, 1))),
-    ("empty", (0, 3), _window_params(2, (2, 2), padding=((2, 2), (0, 0)))),
-    ("scalar", (), _window_params(0, ())),
+    ("ones", (3, 2), window_params(2, (1, 1))),
+    ("no-room", (2, 3), window_params(2, (3, 1))),
+    ("empty", (0, 3), window_params(2, (2, 2), padding=((2, 2), (0, 0)))),
+    ("scalar", (), window_params(0, ())),
 )  # fmt: skip
 for _name, _shape, _params in _WINDOWS:
     linear_row(
         _name,
         windows.reduce_window_sum_p,
         _params,
-        functools.partial(_reduced_windows, np.sum, lambda dtype: 0, **_params),
+        functools.partial(windows_by_loops, np.sum, lambda dtype: 0, **_params),
         _shape,
         dtypes=NUMBERS,
         ulps=16,
@@ -1964,16 +2117,19 @@ for _name, _shape, _params in _WINDOWS:
             f"{_primitive.name}-{_name}",
             _primitive,
             bind(_primitive, **_params),
-            functools.partial(_reduced_windows, _function, _identity, **_params),
+            functools.partial(windows_by_loops, _function, _identity, **_params),
             normal(_shape),
             ORDERED,
             ulps=0,
+            skip={"jvp": "windows of padding only are infinite"}
+            if _name in ("dilated", "empty")
+            else {},
         )
     _out = windows.out_sizes(_shape, **_params)
     for _select in ("max", "min"):
         for _primitive, _reference, _shapes in (
-            (windows.select_and_gather_add_p, _gathered, (_shape, _shape)),
-            (windows.select_and_scatter_add_p, _scattered, (_out, _shape)),
+            (windows.select_and_gather_add_p, gathered_by_loops, (_shape, _shape)),
+            (windows.select_and_scatter_add_p, scattered_by_loops, (_out, _shape)),
         ):
             row(
                 f"{_primitive.name}-{_select}-{_name}",
@@ -2013,5 +2169,385 @@ for _kind, _x, _lengths in (
         ulps=32,
         skip={"special": "0 times infinity"},
     )
+
+# -- linear algebra -------------------------------------------------------------------------------
+
+MATRICES = ("float32", "float64", "complex64", "complex128")
+_LAPACK = {"special": "what LAPACK makes of infinities and NaN: tests/control/test_linalg.py"}
+_NO_DERIVATIVE = _LAPACK | dict.fromkeys(
+    ("jvp", "transpose", "second_order"), "its jvp rule is a declared hole"
+)
+
+
+def near_identity(*shapes: tuple[int, ...], scale: float = 3.0) -> Draw:
+    """Matrices with a large diagonal, so that they are far from singular."""
+
+    def draw(rng: np.random.Generator, dtype: np.dtype) -> tuple:
+        return tuple(
+            np.asarray(x + scale * np.eye(*x.shape[-2:])).astype(dtype) if x.ndim > 1 else x
+            for x in normal(*shapes)(rng, dtype)
+        )
+
+    return draw
+
+
+def positive(shape: tuple[int, ...]) -> Draw:
+    """Positive definite matrices with eigenvalues that differ."""
+
+    def draw(rng: np.random.Generator, dtype: np.dtype) -> tuple:
+        (x,) = normal(shape)(rng, dtype)
+        product = x @ np.conj(np.swapaxes(x, -1, -2))
+        return (np.asarray(product + np.diag(np.arange(1.0, shape[-1] + 1))).astype(dtype),)
+
+    return draw
+
+
+def linalg_row(
+    name: str, primitive: Primitive, fun: Any, reference: Any, draw: Draw, **options: Any
+) -> None:
+    options.setdefault("ulps", 400)
+    options.setdefault("skip", _LAPACK)
+    dtypes = options.pop("dtypes", MATRICES)
+    row(name, primitive, fun, reference, draw, dtypes, **options)
+
+
+linalg_row(
+    "cholesky",
+    triangular.cholesky_p,
+    bind(triangular.cholesky_p),
+    np.linalg.cholesky,
+    positive((3, 3)),
+    edges=(positive((2, 3, 3)), within(1, 2, (0, 0))),
+)
+
+
+def _triangular_reference(a: Any, b: Any, left: bool, lower: bool, op: str, unit: bool) -> Any:
+    a = np.tril(a) if lower else np.triu(a)
+    if unit:
+        a = a - a * np.eye(a.shape[-1]) + np.eye(a.shape[-1])
+    a = a.conj() if "c" in op else a
+    a = np.swapaxes(a, -1, -2) if "t" in op else a
+    if left:
+        return np.linalg.solve(a, b)
+    return np.swapaxes(np.linalg.solve(np.swapaxes(a, -1, -2), np.swapaxes(b, -1, -2)), -1, -2)
+
+
+for _left, _lower, _op, _unit in (
+    (True, True, "", False),
+    (True, False, "t", True),
+    (False, True, "tc", False),
+    (False, False, "c", True),
+    (False, False, "", False),
+):
+    _b = (3, 2) if _left else (2, 3)
+    linalg_row(
+        f"triangular_solve-{_left}-{_lower}-{_op}-{_unit}",
+        triangular.triangular_solve_p,
+        bind(
+            triangular.triangular_solve_p,
+            left_side=_left,
+            lower=_lower,
+            transpose_a="t" in _op,
+            conjugate_a="c" in _op,
+            unit_diagonal=_unit,
+        ),
+        functools.partial(_triangular_reference, left=_left, lower=_lower, op=_op, unit=_unit),
+        near_identity((3, 3), _b),
+        edges=(
+            near_identity((2, 3, 3), (2, *_b)),
+            near_identity((5, 3, 3), (5, *_b)),
+            near_identity((0, 0), (0, 2) if _left else (2, 0)),
+        ),
+        linear=((1,),),
+    )
+
+
+def _lu_reference(a: Any) -> Any:
+    """LU with partial pivoting, step by step."""
+    lu = np.array(a)
+    m, n = a.shape[-2:]
+    pivots = np.zeros((*a.shape[:-2], min(m, n)), np.int32)
+    order = np.zeros((*a.shape[:-2], m), np.int32) + np.arange(m, dtype=np.int32)
+    for at in np.ndindex(*a.shape[:-2]):
+        x = lu[at]
+        for k in range(min(m, n)):
+            size = np.abs(x[k:, k].real) + np.abs(x[k:, k].imag)
+            p = k + int(np.argmax(size))
+            pivots[at][k] = p
+            x[[k, p]] = x[[p, k]]
+            order[at][[k, p]] = order[at][[p, k]]
+            x[k + 1 :, k] /= x[k, k]
+            x[k + 1 :, k + 1 :] -= np.outer(x[k + 1 :, k], x[k, k + 1 :])
+    return lu, pivots, order
+
+
+for _shape in ((3, 3), (4, 2), (2, 4)):
+    linalg_row(
+        f"lu-{_shape}",
+        lu.lu_p,
+        lambda x: tuple(lu.lu_p.bind(x)),
+        _lu_reference,
+        near_identity(_shape),
+        edges=(near_identity((2, *_shape)), normal((0, 3)), normal((2, 0))),
+    )
+
+row(
+    "lu_pivots_to_permutation",
+    lu.lu_pivots_to_permutation_p,
+    bind(lu.lu_pivots_to_permutation_p, permutation_size=4),
+    lambda p: np.stack(
+        [
+            functools.reduce(
+                lambda o, s: [o[{s[0]: s[1], s[1]: s[0]}.get(k, k)] for k in range(4)],
+                enumerate(map(int, one)),
+                list(range(4)),
+            )
+            for one in p.reshape(-1, 3)
+        ]
+    ).reshape(*p.shape[:-1], 4),
+    lambda rng, dtype: (integers(0, 4, (3,), dtype.name)(rng),),
+    ("int32", "int64"),
+    edges=(lambda rng, dtype: (integers(0, 4, (2, 3), dtype.name)(rng),),),
+)
+
+for _transpose in (False, True):
+    linalg_row(
+        f"solve-{_transpose}",
+        lu.solve_p,
+        bind(lu.solve_p, transpose_a=_transpose),
+        lambda a, b, t=_transpose: np.linalg.solve(np.swapaxes(a, -1, -2) if t else a, b),
+        near_identity((3, 3), (3, 2)),
+        edges=(near_identity((2, 3, 3), (2, 3, 2)), near_identity((0, 0), (0, 2))),
+        linear=((1,),),
+    )
+linalg_row(
+    "solve-with-factors",
+    lu.solve_p,
+    lu.solve_matrices,
+    np.linalg.solve,
+    near_identity((3, 3), (3, 2)),
+    edges=(near_identity((0, 0), (0, 2)),),
+    linear=((1,),),
+)
+
+
+def _minors(a: Any) -> Any:
+    n = a.shape[-1]
+    out = np.ones_like(a)
+    for k, j in itertools.product(range(n), range(n)):
+        rest = np.delete(np.delete(a, k, -2), j, -1)
+        out[..., k, j] = (-1) ** (k + j) * np.linalg.det(rest)
+    return out
+
+
+def singular(shape: tuple[int, ...], rank: int) -> Draw:
+    def draw(rng: np.random.Generator, dtype: np.dtype) -> tuple:
+        left, right = normal((*shape[:-1], rank), (*shape[:-2], rank, shape[-1]))(rng, dtype)
+        return (np.asarray(left @ right).astype(dtype),)
+
+    return draw
+
+
+def _pinv(x: Any) -> Any:
+    limit = np.full(x.shape[:-2], 1e-5, np.empty(0, x.dtype).real.dtype)
+    return svd.pinv_p.bind1(x, mgefn.device_put(limit), hermitian=False)
+
+
+for _primitive, _reference in ((lu.det_p, np.linalg.det), (lu.cofactor_p, _minors)):
+    for _name, _draw in (
+        ("regular", near_identity((4, 4), scale=1)),
+        ("rank-3", singular((4, 4), 3)),
+        ("rank-2", singular((4, 4), 2)),
+    ):
+        linalg_row(
+            f"{_primitive.name}-{_name}",
+            _primitive,
+            bind(_primitive),
+            _reference,
+            _draw,
+            edges=(near_identity((2, 3, 3)), within(1, 2, (1, 1)), within(1, 2, (0, 0))),
+            ulps=4000,
+            second_order=_primitive is lu.det_p or _name == "regular",
+        )
+
+for _shape in ((3, 3), (4, 2), (2, 4)):
+    for _full in (False, True):
+        linalg_row(
+            f"qr-{_shape}-{_full}",
+            qr.qr_p,
+            lambda x, full=_full: tuple(qr.qr_p.bind(x, pivoting=False, full_matrices=full)),
+            lambda x, full=_full: np.linalg.qr(x, "complete" if full else "reduced"),
+            near_identity(_shape, scale=1),
+            edges=(near_identity((2, *_shape), scale=1), normal((0, 3))),
+        )
+    linalg_row(
+        f"qr-pivoting-{_shape}",
+        qr.qr_p,
+        lambda x: tuple(qr.qr_p.bind(x, pivoting=True, full_matrices=False)),
+        None,  # tests/control/test_linalg.py
+        near_identity(_shape, scale=1),
+        edges=(near_identity((2, *_shape), scale=1), normal((0, 3))),
+    )
+    linalg_row(
+        f"geqrf-{_shape}",
+        qr.geqrf_p,
+        lambda x: tuple(qr.geqrf_p.bind(x)),
+        lambda x: (lambda h, tau: (np.swapaxes(h, -1, -2), tau))(*np.linalg.qr(x, "raw")),
+        near_identity(_shape),
+        edges=(near_identity((2, *_shape)),),
+        differentiable=(),
+        skip=_NO_DERIVATIVE,
+    )
+    linalg_row(
+        f"svd-values-{_shape}",
+        svd.svd_p,
+        bind(svd.svd_p, full_matrices=False, compute_uv=False),
+        lambda x: np.linalg.svd(x, compute_uv=False),
+        near_identity(_shape, scale=1),
+        edges=(near_identity((2, *_shape), scale=1), normal((0, 3))),
+    )
+
+    def _by_singular_values(x: Any) -> Any:
+        """What does not depend on the phases of singular vectors."""
+        u, s, vh = svd.svd_p.bind(x, full_matrices=x.shape[-1] == x.shape[-2], compute_uv=True)
+        return s, (u * (s * s)[..., None, :].astype(u.dtype)) @ vh, u @ vh
+
+    def _by_singular_values_reference(x: Any) -> Any:
+        u, s, vh = np.linalg.svd(x, full_matrices=False)
+        return s, (u * (s * s)[..., None, :]) @ vh, u @ vh
+
+    linalg_row(
+        f"svd-{_shape}",
+        svd.svd_p,
+        _by_singular_values,
+        _by_singular_values_reference,
+        near_identity(_shape, scale=1),
+        edges=(near_identity((2, *_shape), scale=1), normal((0, 3))),
+    )
+    linalg_row(
+        f"pinv-{_shape}",
+        svd.pinv_p,
+        _pinv,
+        np.linalg.pinv,
+        near_identity(_shape, scale=1),
+        edges=(near_identity((2, *_shape), scale=1), normal((0, 3))),
+        ulps=4000,
+    )
+
+linalg_row(
+    "householder_product",
+    qr.householder_product_p,
+    bind(qr.householder_product_p),
+    None,  # tests/control/test_linalg.py
+    normal((4, 3), (2,)),
+    edges=(normal((2, 4, 3), (2, 3)), normal((3, 0), (0,))),
+    differentiable=(),
+    skip=_NO_DERIVATIVE,
+)
+row(
+    "spread",
+    spread.spread_p,
+    lambda w: tuple(spread.spread_p.bind(w)),
+    lambda w: (np.zeros_like(w), np.zeros(w.shape)[..., None] + np.eye(w.shape[-1]) == 0),
+    lambda rng, dtype: (np.sort(normal((4,))(rng, dtype)[0]),),
+    ("float32", "float64"),
+    edges=(lambda rng, dtype: (np.zeros((0, 3), dtype),), normal((0,))),
+    skip=_LAPACK,
+)
+
+
+def _by_eigenvalues(x: Any, lower: bool) -> Any:
+    """What does not depend on the phases of eigenvectors."""
+    v, w = eigen.eigh_p.bind(x, lower=lower, vectors=True)
+    return w, (v * (w * w)[..., None, :].astype(v.dtype)) @ e.conj(v).swapaxes(-1, -2)
+
+
+def _by_eigenvalues_reference(x: Any, lower: bool) -> Any:
+    w, v = np.linalg.eigh(x, "L" if lower else "U")
+    return w, (v * (w * w)[..., None, :]) @ np.conj(np.swapaxes(v, -1, -2))
+
+
+for _lower in (True, False):
+    linalg_row(
+        f"eigh-{_lower}",
+        eigen.eigh_p,
+        functools.partial(_by_eigenvalues, lower=_lower),
+        functools.partial(_by_eigenvalues_reference, lower=_lower),
+        positive((3, 3)),
+        edges=(positive((2, 3, 3)), normal((0, 0))),
+    )
+    linalg_row(
+        f"eigvalsh-{_lower}",
+        eigen.eigh_p,
+        bind(eigen.eigh_p, lower=_lower, vectors=False),
+        functools.partial(np.linalg.eigvalsh, UPLO="L" if _lower else "U"),
+        positive((3, 3)),
+        edges=(positive((2, 3, 3)), normal((0, 0))),
+    )
+
+
+def separate(shape: tuple[int, ...]) -> Draw:
+    """Matrices with real eigenvalues near 1, 2, 3, ..., whose order does not change."""
+
+    def draw(rng: np.random.Generator, dtype: np.dtype) -> tuple:
+        (x,) = within(-0.2, 0.2, shape)(rng, dtype)
+        return (np.asarray(x + np.diag(np.arange(1.0, shape[-1] + 1))).astype(dtype),)
+
+    return draw
+
+
+for _vectors in (False, True):
+    linalg_row(
+        f"eig-{_vectors}",
+        eigen.eig_p,
+        lambda x, v=_vectors: tuple(eigen.eig_p.bind(x, left=False, right=v, derivatives=v)),
+        lambda x, v=_vectors: np.linalg.eig(x) if v else (np.linalg.eigvals(x),),
+        separate((3, 3)),
+        edges=(separate((2, 3, 3)), normal((0, 0))),
+    )
+linalg_row(
+    "eig-left",
+    eigen.eig_p,
+    lambda x: tuple(eigen.eig_p.bind(x, left=True, right=True, derivatives=True)),
+    None,  # tests/control/test_linalg.py
+    separate((3, 3)),
+    edges=(separate((2, 3, 3)), normal((0, 0))),
+)
+linalg_row(
+    "schur",
+    eigen.schur_p,
+    lambda x: tuple(eigen.schur_p.bind(x, vectors=True)),
+    None,  # tests/control/test_linalg.py
+    separate((3, 3)),
+    edges=(separate((2, 3, 3)),),
+    differentiable=(),
+    skip=_NO_DERIVATIVE,
+)
+
+
+def _tridiagonal_reference(dl: Any, d: Any, du: Any, b: Any) -> Any:
+    n = d.shape[-1]
+    low, up = np.eye(n, k=-1), np.eye(n, k=1)
+    a = d[..., None] * np.eye(n) + dl[..., None] * low + du[..., None] * up
+    return np.linalg.solve(a, b)
+
+
+def _tridiagonal(n: int, lead: tuple[int, ...] = ()) -> Draw:
+    def draw(rng: np.random.Generator, dtype: np.dtype) -> tuple:
+        dl, d, du, b = normal((*lead, n), (*lead, n), (*lead, n), (*lead, n, 2))(rng, dtype)
+        return dl, (d + 6).astype(dtype), du, b
+
+    return draw
+
+
+linalg_row(
+    "tridiagonal_solve",
+    tridiagonal.tridiagonal_solve_p,
+    bind(tridiagonal.tridiagonal_solve_p),
+    _tridiagonal_reference,
+    _tridiagonal(4),
+    edges=(_tridiagonal(3, (2,)), _tridiagonal(1), _tridiagonal(0), _tridiagonal(2)),
+    linear=((3,),),
+)
 
 CASES: tuple[OpCase, ...] = tuple(ROWS)

@@ -338,3 +338,20 @@ assert dtypes.bfloat16 is ml_dtypes.bfloat16
 
 def test_ml_dtypes_is_loaded_late():
     subprocess.run([sys.executable, "-c", LATE_ML_DTYPES], check=True)
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype", "weak"),
+    [
+        (np.int64(2**31 - 1), "int32", True),
+        (np.int64(2**31), "int64", False),
+        (np.int64(-(2**40)), "int64", False),
+        (np.float64(1e38), "float32", True),
+        (np.float64(1e300), "float64", False),
+        (np.float64(np.inf), "float32", True),
+        (np.complex128(1e300j), "complex128", False),
+    ],
+)
+def test_numpy_scalars_beyond_the_default_keep_their_dtype(value, dtype, weak):
+    assert dtypes.dtype_and_weak(value) == (np.dtype(dtype), weak)
+    assert dtypes.result_type(value, return_weak=True) == (np.dtype(dtype), weak)

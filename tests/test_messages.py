@@ -9,6 +9,7 @@ Line numbers are written as `:N`, so that moving a test changes nothing.
 
 from __future__ import annotations
 
+import operator
 import re
 import textwrap
 from collections.abc import Callable
@@ -139,7 +140,13 @@ PYTHON = {
     "int of an array": lambda: int(x3),
     "range of a float array": lambda: range(mnp.array(2.0)),
     "call the class": lambda: mgefn.Array([1.0]),
-    "a ufunc's method": lambda: np.add.reduce(x3),
+    "a ufunc that writes": lambda: np.add.at(x3, 0, 1.0),
+    "a ufunc's method without a counterpart": lambda: mgefn.jit(np.hypot.reduce)(x3),
+    "a NumPy function without a counterpart": lambda: mgefn.jit(np.packbits)(i3),
+    "a NumPy array to add to": lambda: mgefn.jit(lambda x: operator.iadd(np.ones(3), x))(x3),
+    "a NumPy array to write to": lambda: np.sum(x3, out=x3),
+    "a ufunc with a condition": lambda: np.divide(1.0, x3, where=x3 > 0),
+    "float(x) in grad": lambda: mgefn.grad(lambda x: float(x) * x)(1.0),
     "a setting that is unknown": lambda: mgefn.config.update("enable_x46", True),
     "a setting's value": lambda: mgefn.config.update("traceback", "none"),
 }

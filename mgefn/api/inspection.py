@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from mgefn.api.jit import ShapeDtypeStruct
 from mgefn.config import config
 from mgefn.core.array import as_array
 from mgefn.core.array_methods import Array
-from mgefn.core.interpreter import interpreter_set_to, state
+from mgefn.core.interpreter import NamedAxis, interpreter_set_to, state
 from mgefn.core.jaxpr import ClosedJaxpr
 from mgefn.core.source import fun_name
 from mgefn.errors import ArgumentError, api_boundary
@@ -36,7 +37,7 @@ def make_jaxpr(
     Args:
         fun: the function to trace.
         static_argnums: arguments that are Python values.
-        axis_env: accepted for JAX's programs.
+        axis_env: pairs (name, size) of axes that collectives in `fun` may name.
         return_shape: return (jaxpr, output's shapes and dtypes).
 
     Example:
@@ -48,6 +49,12 @@ def make_jaxpr(
     """
     nums = {static_argnums} if isinstance(static_argnums, int) else set(static_argnums)
     about = f"make_jaxpr({fun_name(fun)})"
+    try:
+        axes = [(name, operator.index(size)) for name, size in axis_env or ()]
+    except (TypeError, ValueError):
+        raise ArgumentError(
+            f"{about}: axis_env must be pairs (name, size), got {axis_env!r}."
+        ) from None
 
     @functools.wraps(fun, assigned=("__module__", "__name__", "__qualname__"), updated=())
     def make_jaxpr_of_fun(*args: Any, **kwargs: Any) -> Any:
@@ -61,7 +68,11 @@ def make_jaxpr(
             return fun(*full, **dyn_kwargs)
 
         flat = FlatFunction(call, in_tree, about)
-        closed, captured = trace(flat, [abstract(x, about) for x in leaves], about, fun_name(fun))
+        avals = [abstract(x, about) for x in leaves]
+        with ExitStack() as scopes:
+            for name, size in axes:
+                scopes.enter_context(NamedAxis(name, size, about).entered())
+            closed, captured = trace(flat, avals, about, fun_name(fun))
         if captured:
             closed = _captured_as_consts(closed, captured)
         if return_shape:

@@ -11,6 +11,8 @@ import functools
 import inspect
 import itertools
 import operator
+import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -24,7 +26,7 @@ from mgefn.core.array import ConcreteArray, DonatedBuffer, as_array, is_arraylik
 from mgefn.core.array_methods import Array
 from mgefn.core.avals import ShapedArray
 from mgefn.core.backends import executable_of
-from mgefn.core.interpreter import state
+from mgefn.core.interpreter import bound_axes, state
 from mgefn.core.jaxpr import ClosedJaxpr
 from mgefn.core.source import Source, current_source, fun_name, place
 from mgefn.core.tracer import Tracer
@@ -175,14 +177,18 @@ class JitFunction:
         dyn, statics, static_key = self._split(args, kwargs)
         leaves, in_tree = tree.flatten(dyn)
         leaf_keys = [self._leaf_key(x) for x in leaves]
-        key = (tuple(leaf_keys), in_tree.spec, static_key, config.trace_key)
+        key = (tuple(leaf_keys), in_tree.spec, static_key, (config.trace_key, bound_axes()))
         entry = self._cache.get(key)
         captured: list[Tracer] = []
         if entry is None:
             avals = [_traced_aval(x, self._about) for x in leaves]
             donated = self._donated_leaves(dyn, len(leaves))
+            started = time.perf_counter()
             entry, captured = self._trace(avals, in_tree, statics, donated, dyn)
+            taken = time.perf_counter() - started
             self._last_miss = (key, self._paths(dyn))
+            if config.log_compiles:
+                print(f"{self.explain_miss()} Took {taken * 1e3:.1f} ms.", file=sys.stderr)
             if not captured:
                 # A mutable static that is equal to an older one must not find its program.
                 hash(in_tree)
@@ -426,7 +432,7 @@ class JitFunction:
                         f"{_show_static(old_statics.get(k))}"
                     )
         if key[3] != old[3]:
-            reasons.append("a setting of mgefn.config that changes traces differs")
+            reasons.append("a setting of mgefn.config or a named axis that changes traces differs")
         return f"{self._about}: traced again because {'; '.join(reasons) or 'the call differs'}."
 
     @api_boundary
@@ -449,9 +455,9 @@ class JitFunction:
         return Lowered(self._about, entry, in_tree)
 
     @api_boundary
-    def trace(self, *args: Any, **kwargs: Any) -> Lowered:
-        """The traced program; `.jaxpr` is its jaxpr."""
-        return self.lower(*args, **kwargs)
+    def trace(self, *args: Any, **kwargs: Any) -> Traced:
+        """The traced program for these arguments; `.jaxpr` is its jaxpr."""
+        return Traced(self._name, self.lower(*args, **kwargs))
 
     @api_boundary
     def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
@@ -587,8 +593,8 @@ def _donated_message(about: str, i: int, source: Source | None) -> str:
     )
 
 
-class Lowered:
-    """A traced program that has not been compiled for running."""
+class _Stage:
+    """What every stage of a jitted function knows: types of what goes in and comes out."""
 
     def __init__(self, about: str, entry: Entry, in_tree: Any):
         self._about = about
@@ -597,21 +603,71 @@ class Lowered:
         self.out_tree = entry.out_tree
 
     @property
-    def jaxpr(self) -> ClosedJaxpr:
-        return self._entry.jaxpr
+    def in_avals(self) -> Any:
+        """The types of the arguments, as a pytree (args, kwargs)."""
+        return tree.unflatten(self.in_tree, self._entry.jaxpr.in_avals)
+
+    @property
+    def out_avals(self) -> Any:
+        """The types of the output, as a pytree."""
+        return tree.unflatten(self.out_tree, self._entry.jaxpr.out_avals)
+
+    @property
+    def args_info(self) -> Any:
+        """The arguments' shapes and dtypes, as a pytree (args, kwargs) of ShapeDtypeStructs."""
+        return tree.unflatten(self.in_tree, _structs(self._entry.jaxpr.in_avals))
 
     @property
     def out_info(self) -> Any:
         """The output's shapes and dtypes, as a pytree of ShapeDtypeStructs."""
-        return tree.unflatten(
-            self.out_tree, [ShapeDtypeStruct(a.shape, a.dtype) for a in self.jaxpr.out_avals]
-        )
+        return tree.unflatten(self.out_tree, _structs(self._entry.jaxpr.out_avals))
+
+    @property
+    def donate_argnums(self) -> tuple[int, ...]:
+        """Which leaves of the arguments are donated."""
+        return tuple(i for i, flag in enumerate(self._entry.donated) if flag)
+
+
+def _structs(avals: Iterable[ShapedArray]) -> list[ShapeDtypeStruct]:
+    return [ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in avals]
+
+
+class Traced(_Stage):
+    """A function as a jaxpr for one signature."""
+
+    def __init__(self, fun_name: str, lowered: Lowered):
+        super().__init__(lowered._about, lowered._entry, lowered.in_tree)
+        self.fun_name = fun_name
+        self._lowered = lowered
+
+    @property
+    def jaxpr(self) -> ClosedJaxpr:
+        """The traced program."""
+        return self._entry.jaxpr
+
+    def lower(self) -> Lowered:
+        """The program, ready to be compiled."""
+        return self._lowered
+
+
+class Lowered(_Stage):
+    """A traced program that has not been compiled for running."""
+
+    @property
+    def jaxpr(self) -> ClosedJaxpr:
+        """The traced program."""
+        return self._entry.jaxpr
+
+    def compiler_ir(self, dialect: str | None = None) -> ClosedJaxpr:
+        """The program as the compiler takes it: the jaxpr."""
+        return self._entry.jaxpr
 
     def as_text(self, dialect: str | None = None) -> str:
         """The jaxpr as text."""
         return str(self.jaxpr)
 
     def cost_analysis(self) -> dict[str, float]:
+        """Operations and bytes moved: {"flops": ..., "bytes accessed": ...}."""
         return self._entry.executable.cost_analysis()
 
     def compile(self) -> Compiled:
@@ -619,14 +675,8 @@ class Lowered:
         return Compiled(self._about, self._entry, self.in_tree)
 
 
-class Compiled:
+class Compiled(_Stage):
     """A compiled program; call it with arguments like those it was lowered for."""
-
-    def __init__(self, about: str, entry: Entry, in_tree: Any):
-        self._about = about
-        self._entry = entry
-        self.in_tree = in_tree
-        self.out_tree = entry.out_tree
 
     @api_boundary
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -17,8 +17,8 @@ from mgefn import dtypes, tree
 from mgefn.config import config
 from mgefn.control.programs import (
     Flags,
-    called,
     batch_with,
+    called,
     either,
     is_staged,
     jvp_with,
@@ -32,7 +32,8 @@ from mgefn.control.programs import (
 from mgefn.core.array import as_array, is_arraylike, scalar
 from mgefn.core.avals import ShapedArray, Zero, is_undefined
 from mgefn.core.backends import executable_of
-from mgefn.core.jaxpr import ClosedJaxpr, Eqn, Var
+from mgefn.core.interpreter import interpreter_set_to
+from mgefn.core.jaxpr import ClosedJaxpr, Eqn, Var, named_axes
 from mgefn.core.primitive import Primitive
 from mgefn.core.source import fun_name
 from mgefn.errors import ArgumentError, DTypeError, ShapeError, api_boundary
@@ -41,11 +42,14 @@ from mgefn.interpreters.evaluate import eval_jaxpr
 from mgefn.interpreters.jvp import jvp_jaxpr
 from mgefn.interpreters.linearize import (
     LinearEqn,
+    Linearized,
     LinearizeInterpreter,
     LinearizeTracer,
+    LinearRecorder,
     LinearTracer,
     Node,
     linearize_jaxpr,
+    split_jaxpr,
 )
 from mgefn.interpreters.staging import trace_closed
 from mgefn.interpreters.transposition import transpose_jaxpr
@@ -95,7 +99,7 @@ def cond(
     Example:
         >>> f = lambda x: mgefn.lax.cond(x > 0, lambda x: x, lambda x: -2 * x, x)
         >>> f(3.0), mgefn.grad(f)(-3.0)
-        (Array(3., dtype=float32, weak_type=True), Array(-2., dtype=float32, weak_type=True))
+        (Array(3., dtype=float32, weak_type=True), Array(-2., dtype=float32))
     """
     if not (callable(true_fun) and callable(false_fun)):
         if callable(false_fun) and len(operands) == 2 and callable(operands[1]):
@@ -292,8 +296,16 @@ def _cond_jvp(primals, tangents, *, branches):
 def _cond_linearize(interpreter: LinearizeInterpreter, primals, nodes, params):
     branches = params["branches"]
     nonzero = tuple(n is not None for n in nodes[1:])
+
+    def make() -> tuple:
+        parts = [linearize_jaxpr(b, nonzero) for b in branches]
+        out_nonzero = either(*(p.out_nonzero for p in parts))
+        n = len(out_nonzero)
+        known = [(p.primal, n) for p in parts]
+        return (*_merged(branches[0], parts, known, nonzero, out_nonzero), out_nonzero)
+
     forward, linear, needed, out_nonzero = branches[0].derive(
-        ("cond linearize", branches, nonzero), lambda: _linearized(branches, nonzero)
+        ("cond linearize", branches, nonzero), make
     )
     both = cond_p.bind(*primals, branches=forward)
     n = len(out_nonzero)
@@ -316,22 +328,68 @@ def _cond_linearize(interpreter: LinearizeInterpreter, primals, nodes, params):
     )
 
 
-def _linearized(branches: Sequence[ClosedJaxpr], nonzero: Flags) -> tuple:
-    """Forward branches, linear branches, the operands that these need, and which outs vary.
+@cond_p.def_record
+def _cond_record(recorder: LinearRecorder, args, params):
+    """A cond on values and tangents, as the jvp of a cond in a custom rule."""
+    branches, operands = params["branches"], args[1:]
+    linear = tuple(x.__class__ is LinearTracer and x.interpreter is recorder for x in operands)
+
+    def make() -> tuple:
+        parts = [split_jaxpr(b, linear) for b in branches]
+        out_linear = either(*(p.out_nonzero for p in parts))
+        known = []
+        for p in parts:
+            own = [i for i, x in enumerate(p.out_nonzero) if not x]
+            outs = [own.index(i) for i, x in enumerate(out_linear) if not x]
+            res = range(len(own), len(own) + p.n_residuals)
+            ins = range(len(p.primal.in_avals))
+            known.append((rearranged(p.primal, ins, [*outs, *res]), len(outs)))
+        return (*_merged(branches[0], parts, known, linear, out_linear), out_linear)
+
+    forward, backward, needed, out_linear = branches[0].derive(
+        ("cond split", branches, linear), make
+    )
+    known = [x for x, f in zip(operands, linear, strict=True) if not f]
+    with interpreter_set_to(recorder.outer):
+        outs = cond_p.bind(args[0], *known, branches=forward)
+    n = out_linear.count(False)
+    avals = branches[0].out_avals
+    binders = [Node(a.shape, a.dtype) for a, x in zip(avals, out_linear, strict=True) if x]
+    if binders:
+        tangents = [x.node for x, f in zip(operands, linear, strict=True) if f]
+        inputs = [args[0], *(known[i] for i in needed), *outs[n:], *tangents]
+        recorder.tape.append(LinearEqn(cond_p, inputs, {"branches": backward}, binders))
+    values, nodes = iter(outs), iter(binders)
+    return tuple(LinearTracer(recorder, next(nodes)) if x else next(values) for x in out_linear)
+
+
+def _merged(
+    branch: ClosedJaxpr,
+    parts: Sequence[Linearized],
+    known: Sequence[tuple[ClosedJaxpr, int]],
+    flags: Flags,
+    out_linear: Flags,
+) -> tuple:
+    """Known branches, linear branches, and the known operands that these need.
 
     Residuals that are operands are passed on as such. The others share places: a place has one
     type, and holds zeros where the branch taken has no use for it.
+
+    Args:
+        branch: any of the branches.
+        parts: each branch taken apart.
+        known: the known part of each, and how many outputs it has before the residuals.
+        flags: the linear operands.
+        out_linear: the outputs that are linear in some branch; in others they are zero.
     """
-    parts = [linearize_jaxpr(b, nonzero) for b in branches]
-    out_nonzero = either(*(p.out_nonzero for p in parts))
     places: list[ShapedArray] = []
     needed: set[int] = set()
     plans: list[list[tuple[bool, int]]] = []  # each residual: (is it an operand, which one)
-    for p in parts:
-        binders = {v: i for i, v in enumerate(p.primal.jaxpr.in_binders)}
+    for program, n_outs in known:
+        binders = {v: i for i, v in enumerate(program.jaxpr.in_binders)}
         free = list(enumerate(places))
         plan = []
-        for r in p.primal.jaxpr.outs[len(p.out_nonzero) :]:
+        for r in program.jaxpr.outs[n_outs:]:
             if isinstance(r, Var) and r in binders:
                 needed.add(binders[r])
                 plan.append((True, binders[r]))
@@ -344,15 +402,14 @@ def _linearized(branches: Sequence[ClosedJaxpr], nonzero: Flags) -> tuple:
                 plan.append((False, free.pop(at)[0]))
         plans.append(plan)
     operands = sorted(needed)
-    tangents = [a.strong() for a, nz in zip(branches[0].in_avals, nonzero, strict=True) if nz]
+    n_tangents = sum(flags)
     forward, linear = [], []
-    for p, plan in zip(parts, plans, strict=True):
-        n_outs, n_res = len(p.out_nonzero), p.n_residuals
+    for p, (program, n_outs), plan in zip(parts, known, plans, strict=True):
         held: list[Any] = list(places)
         ins: list[Any] = [
-            *(branches[0].in_avals[i] for i in operands),
+            *(program.in_avals[i] for i in operands),
             *places,
-            *range(n_res, n_res + len(tangents)),
+            *range(p.n_residuals, p.n_residuals + n_tangents),
         ]
         for j, (is_operand, which) in enumerate(plan):
             if is_operand:
@@ -360,16 +417,16 @@ def _linearized(branches: Sequence[ClosedJaxpr], nonzero: Flags) -> tuple:
             else:
                 held[which] = n_outs + j
                 ins[len(operands) + which] = j
-        n_in = len(p.primal.jaxpr.in_binders)
-        forward.append(rearranged(p.primal, range(n_in), [*range(n_outs), *held]))
+        n_in = len(program.in_avals)
+        forward.append(rearranged(program, range(n_in), [*range(n_outs), *held]))
         own = iter(range(sum(p.out_nonzero)))
         outs = [
-            next(own) if nz else a.strong()
-            for nz, wanted, a in zip(p.out_nonzero, out_nonzero, branches[0].out_avals, strict=True)
+            next(own) if found else a.strong()
+            for found, wanted, a in zip(p.out_nonzero, out_linear, branch.out_avals, strict=True)
             if wanted
         ]
         linear.append(rearranged(p.linear, ins, outs))
-    return tuple(forward), tuple(linear), operands, out_nonzero
+    return tuple(forward), tuple(linear), operands
 
 
 @cond_p.def_transpose(symbolic_zeros=True)
@@ -401,10 +458,15 @@ def _cond_batch(interpreter: BatchingInterpreter, values, bdims, params):
         return cond_p.bind(*args, branches=mapped), [0 if w else None for w in wanted]
     index, operands = args[0], args[1:]
     wanted = (True,) * len(branches[0].out_avals)
+    # A collective reads the operands of all examples, whichever branch each of them takes.
+    together = name is not None and name in named_axes(cond_p, params)
     results = []
     for k, branch in enumerate(branches):
         taken = index == scalar(k, INT32)
         mapped = batch_with(branch, batched, wanted, size, name)
+        if together:
+            results.append(eval_jaxpr(mapped.jaxpr, mapped.consts, operands))
+            continue
         results.append(_where_taken(taken, mapped, operands, batched, may_not_end(branch)))
     outs = [_chosen(index, cases) for cases in zip(*results, strict=True)]
     return outs, [0] * len(outs)

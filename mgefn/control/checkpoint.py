@@ -22,6 +22,7 @@ from mgefn.control.custom_rules import closes_over_tracers
 from mgefn.core.array import as_array, described, is_arraylike
 from mgefn.core.avals import ShapedArray, Zero, is_undefined
 from mgefn.core.backends import executable_of
+from mgefn.core.interpreter import bound_axes
 from mgefn.core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Var, has_effect
 from mgefn.core.primitive import Primitive
 from mgefn.core.source import fun_name
@@ -41,6 +42,11 @@ from mgefn.interpreters.staging import trace, trace_closed
 from mgefn.interpreters.transposition import transpose_jaxpr
 
 Policy = Callable[..., bool]
+
+
+class ProgramCache(dict):
+    """The programs of one checkpointed function; a class, so that clear_caches can find them."""
+
 
 _CACHE_BOUND = 256  # signatures kept per checkpointed function
 
@@ -432,7 +438,7 @@ def checkpoint(
     )
     name = fun_name(fun)
     about = f"checkpoint({name})"
-    cache: dict[Any, tuple[ClosedJaxpr, Any]] = {}
+    cache: dict[Any, tuple[ClosedJaxpr, Any]] = ProgramCache()
 
     @functools.wraps(
         fun, assigned=("__module__", "__name__", "__qualname__", "__doc__"), updated=()
@@ -449,7 +455,7 @@ def checkpoint(
         leaves, in_tree = tree.flatten((dynamic, kwargs))
         operands = [as_array(x, about) for x in leaves]
         avals = [x.aval for x in operands]
-        key = (in_tree, tuple(avals), static_args)
+        key = (in_tree, tuple(avals), static_args, bound_axes())
         try:
             found = cache.get(key)
         except TypeError:

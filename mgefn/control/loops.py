@@ -40,6 +40,7 @@ from mgefn.control.scan import donations, scan
 from mgefn.core.array import ConcreteArray, as_array, is_arraylike
 from mgefn.core.avals import ShapedArray, Zero
 from mgefn.core.backends import executable_of
+from mgefn.core.interpreter import interpreter_set_to
 from mgefn.core.jaxpr import ClosedJaxpr, Eqn
 from mgefn.core.primitive import Primitive
 from mgefn.core.source import fun_place
@@ -51,7 +52,10 @@ from mgefn.interpreters.linearize import (
     LinearEqn,
     LinearizeInterpreter,
     LinearizeTracer,
+    LinearRecorder,
+    LinearTracer,
     Node,
+    split_jaxpr,
 )
 from mgefn.interpreters.staging import trace_closed
 from mgefn.ops.elementwise import and_p, convert
@@ -208,7 +212,7 @@ def fori_loop(
 
     Example:
         >>> mgefn.grad(lambda x: mgefn.lax.fori_loop(0, 3, lambda i, v: v * v, x))(1.0)
-        Array(8., dtype=float32, weak_type=True)
+        Array(8., dtype=float32)
     """
     if not callable(body_fun):
         raise ArgumentError(
@@ -458,6 +462,60 @@ def _while_linearize(interpreter: LinearizeInterpreter, primals, nodes, params):
         o if d is None else LinearizeTracer(interpreter, o, d)
         for o, d in zip(outs, dots, strict=True)
     )
+
+
+@while_p.def_record
+def _while_record(recorder: LinearRecorder, args, params):
+    """A loop on values and tangents, as the jvp of a while_loop in a custom rule."""
+    test, body = params["cond_jaxpr"], params["body_jaxpr"]
+    n, m = params["cond_nconsts"], params["body_nconsts"]
+    linear = tuple(x.__class__ is LinearTracer and x.interpreter is recorder for x in args)
+    of_body = linear[n : n + m]
+    flags = grown(linear[n + m :], lambda c: split_jaxpr(body, (*of_body, *c)).out_nonzero)
+    used = {a for e in test.eqns for a in e.inputs} | set(test.jaxpr.outs)
+    if any(v in used for v, f in zip(test.jaxpr.in_binders[n:], flags, strict=True) if f):
+        raise ArgumentError(
+            "while_loop: whether a loop goes on must not depend on a tangent in a derivative rule."
+        )
+
+    def make() -> dict[str, Any]:
+        """The loop on what is known."""
+        known = split_jaxpr(body, (*of_body, *flags))
+        carry = [i for i, f in enumerate(flags) if not f]
+        own = [i for i, f in enumerate(known.out_nonzero) if not f]
+        program = known.primal
+        return {
+            "cond_jaxpr": _without(test, (*(False,) * n, *flags)),
+            "body_jaxpr": rearranged(
+                program, range(len(program.in_avals)), [own.index(i) for i in carry]
+            ),
+            "cond_nconsts": n,
+            "body_nconsts": of_body.count(False),
+        }
+
+    new = body.derive(("while split", test, linear, n, m), make)
+    of_test, body_consts, carry = _parts(args, params)
+    with interpreter_set_to(recorder.outer):
+        outs = while_p.bind(
+            *of_test,
+            *(x for x, f in zip(body_consts, of_body, strict=True) if not f),
+            *(x for x, f in zip(carry, flags, strict=True) if not f),
+            **new,
+        )
+    nodes = [Node(a.shape, a.dtype) for a in body.out_avals]
+    if any(flags):
+        inputs = [x.node if f else x for x, f in zip(args, linear, strict=True)]
+        recorder.tape.append(LinearEqn(while_p, inputs, params, nodes))
+    values = iter(outs)
+    return tuple(
+        LinearTracer(recorder, x) if f else next(values) for x, f in zip(nodes, flags, strict=True)
+    )
+
+
+def _without(closed: ClosedJaxpr, gone: Sequence[bool]) -> ClosedJaxpr:
+    """The program without inputs that it does not use."""
+    kept = [i for i, g in enumerate(gone) if not g]
+    return rearranged(closed, kept, range(len(closed.out_avals)))
 
 
 @while_p.def_transpose(symbolic_zeros=True)

@@ -21,7 +21,7 @@ from mgefn.control.custom_rules import closes_over_tracers
 from mgefn.core.array import ConcreteArray, as_array, is_arraylike, scalar
 from mgefn.core.array_methods import Array
 from mgefn.core.avals import ShapedArray
-from mgefn.core.interpreter import quietly, state
+from mgefn.core.interpreter import bound_axes, quietly, state
 from mgefn.core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Literal, Var, has_effect, subjaxprs
 from mgefn.core.source import fun_name, fun_place, place
 from mgefn.core.tracer import Tracer
@@ -243,7 +243,7 @@ def stage(
 
     What a function gives is kept, as long as nothing that it closes over changes.
     """
-    key = (in_tree, tuple(avals), config.trace_key, about)
+    key = (in_tree, tuple(avals), config.trace_key, about, bound_axes())
     entries, looked = _entries_of(fun)
     if entries is not None:
         for entry in entries:
@@ -293,6 +293,11 @@ _KEPT = 256  # functions; the oldest goes first
 _KEPT_EACH = 4  # programs of one function
 _KEPT_BYTES = 1 << 20  # of constants in one program: kept ones keep these alive
 _LOOKED = 256  # objects that one function may close over and still be kept
+
+
+def clear() -> None:
+    """Forget all kept programs."""
+    _kept.clear()
 
 
 def _entries_of(fun: Callable[..., Any]) -> tuple[list | None, list[Any]]:

@@ -153,8 +153,8 @@ def scalar_program(
     for got, want in zip(program.out_avals, scalars, strict=True):
         if got.shape != () or got.dtype != want.dtype:
             raise DTypeError(
-                f"{operation}: {name} must return {want} where it takes {want}, got {got}. Cast with "
-                "astype."
+                f"{operation}: {name} must return {want} where it takes {want}, got {got}. Cast "
+                "with astype."
             )
     return program
 

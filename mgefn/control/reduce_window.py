@@ -20,7 +20,18 @@ from mgefn.core.jaxpr import ClosedJaxpr
 from mgefn.core.primitive import Primitive
 from mgefn.core.tracer import Tracer
 from mgefn.errors import ArgumentError, ShapeError
-from mgefn.ops.elementwise import add_p, and_p, astype, invert, max_p, min_p, mul_p, or_p, promoted, xor_p
+from mgefn.ops.elementwise import (
+    add_p,
+    and_p,
+    astype,
+    invert,
+    max_p,
+    min_p,
+    mul_p,
+    or_p,
+    promoted,
+    xor_p,
+)
 from mgefn.ops.reductions import highest, lowest
 from mgefn.ops.shaping import concatenate_p, expand_dims, pad_p, strided_slice
 from mgefn.ops.windows import (

@@ -38,6 +38,7 @@ from mgefn.control.programs import (
 from mgefn.core.array import ConcreteArray, as_array, is_arraylike
 from mgefn.core.avals import ShapedArray, UndefinedPrimal, Zero, is_undefined
 from mgefn.core.backends import executable_of
+from mgefn.core.interpreter import interpreter_set_to
 from mgefn.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Literal, Var, has_effect
 from mgefn.core.primitive import Primitive
 from mgefn.core.source import fun_place
@@ -49,8 +50,11 @@ from mgefn.interpreters.linearize import (
     LinearEqn,
     LinearizeInterpreter,
     LinearizeTracer,
+    LinearRecorder,
+    LinearTracer,
     Node,
     linearize_jaxpr,
+    split_jaxpr,
 )
 from mgefn.interpreters.staging import trace_closed
 from mgefn.interpreters.transposition import transpose_jaxpr
@@ -111,7 +115,7 @@ def scan(
 
     Example:
         >>> mgefn.lax.scan(lambda c, x: (c + x, c), 0, mnp.arange(1, 4))
-        (Array(6, dtype=int32), Array([0, 1, 3], dtype=int32))
+        (Array(6, dtype=int32), Array([0, 1, 3], dtype=int32, weak_type=True))
     """
     if not callable(f):
         raise ArgumentError(f"scan: f must be a function, got {type(f).__name__}.")
@@ -277,7 +281,7 @@ def _run(
             buffers = [*consts, *carry, *[x[at] for x in xs]]
             if owned is not None:
                 # Nothing but `buffers` may hold a carry that is written over.
-                outs = carry = y = None
+                outs = carry = None  # type: ignore[assignment]
                 donors = owned(buffers)
             outs = run(buffers, donors)
             buffers = donors = None
@@ -376,53 +380,150 @@ def _pushed(
 
 
 class _Linear:
-    """A body taken apart for reverse mode.
+    """A body taken apart into what is known and what is linear.
 
-    hoisted: consts -> what no step changes. forward: the body with the hoisted values as further
-    consts, and the residuals of each step among its ys. backward: (hoisted residuals, tangents of
-    consts; of carry; stacked residuals, residuals that are xs, tangents of xs) -> tangents.
+    hoisted: known consts -> what no step changes. forward: the known part, with hoisted values as
+    further consts, and the residuals of each step after its ys. backward: the linear part, a body
+    (invariant residuals, linear consts; linear carry; stacked residuals, residuals that are xs,
+    linear xs) -> (linear carry, linear ys). flags, out_linear: which operands and outputs of the
+    whole body are linear.
     """
 
     __slots__ = (
-        "backward", "flags", "forward", "hoisted", "invariant", "n_hoisted", "out_nonzero",
+        "backward", "flags", "forward", "hoisted", "invariant", "n_hoisted", "out_linear",
         "xs_read",
     )  # fmt: skip
+
+    def __init__(
+        self,
+        known: ClosedJaxpr,
+        n_outs: int,
+        linear: ClosedJaxpr,
+        flags: Flags,
+        out_linear: Flags,
+        linear_outs: Sequence[int | ShapedArray],
+        known_counts: tuple[int, int],
+        params: dict[str, Any],
+    ):
+        """`known` has n_outs outputs and then the residuals, the first inputs of `linear`.
+
+        The others are the flagged operands. known_counts: the consts and carries of `known`.
+        """
+        program = known.jaxpr
+        outs, residuals = program.outs[:n_outs], program.outs[n_outs:]
+        n, k = known_counts
+        consts, carry, xs = (
+            program.in_binders[:n],
+            program.in_binders[n : n + k],
+            program.in_binders[n + k :],
+        )
+        # What no step changes: it depends on consts only.
+        invariant: set[Any] = {*consts, *program.const_binders}
+        from_consts = []
+        for eqn in program.eqns:
+            fixed = all(isinstance(a, Literal) or a in invariant for a in eqn.inputs)
+            if fixed and not has_effect(eqn) and not eqn.primitive.opaque:
+                invariant.update(eqn.out_binders)
+                from_consts.append(eqn)
+        wanted = [r for r in residuals if isinstance(r, Literal) or r in invariant]
+        needed: set[Any] = {r for r in wanted if isinstance(r, Var)}
+        lifted = []
+        for eqn in reversed(from_consts):
+            if any(v in needed for v in eqn.out_binders):
+                lifted.append(eqn)
+                needed.update(a for a in eqn.inputs if isinstance(a, Var))
+        lifted.reverse()
+        # Their values go into the loop as further consts, in place of their equations.
+        replaced = [v for eqn in lifted for v in eqn.out_binders]
+        gone = {id(eqn) for eqn in lifted}
+        place_of_x = {v: i for i, v in enumerate(xs)}
+        invariant_at, stacked_at, x_at = [], [], []  # positions among the residuals
+        for i, r in enumerate(residuals):
+            if isinstance(r, Literal) or r in invariant:
+                invariant_at.append(i)
+            elif r in place_of_x:
+                x_at.append(i)
+            else:
+                stacked_at.append(i)
+        self.flags = flags
+        self.out_linear = out_linear
+        self.hoisted = ClosedJaxpr(
+            Jaxpr(consts, lifted, [*replaced, *wanted], program.const_binders, "hoisted"),
+            known.consts,
+        )
+        self.n_hoisted = len(replaced)
+        self.invariant = range(len(replaced), len(replaced) + len(wanted))
+        self.xs_read = [place_of_x[residuals[i]] for i in x_at]
+        self.forward = ClosedJaxpr(
+            Jaxpr(
+                [*consts, *replaced, *carry, *xs],
+                [eqn for eqn in program.eqns if id(eqn) not in gone],
+                [*outs, *(residuals[i] for i in stacked_at)],
+                program.const_binders,
+                program.name,
+            ),
+            known.consts,
+        )
+        const_f, carry_f, x_f = _parts(flags, params)
+        n_res = len(residuals)
+        first = n_res + sum(const_f)
+        second = first + sum(carry_f)
+        ins = [
+            *invariant_at,
+            *range(n_res, first),
+            *range(first, second),
+            *stacked_at,
+            *x_at,
+            *range(second, second + sum(x_f)),
+        ]
+        self.backward = rearranged(linear, ins, linear_outs)
+
+    def run(
+        self, consts: Sequence[Any], carry: Sequence[Any], xs: Sequence[Any], n_outs: int, loop: Any
+    ) -> tuple[Sequence[Any], list[Any], list[Any]]:
+        """Run the known part; gives its outputs, and the residuals that are consts and xs of the
+        linear part."""
+        hoisted = eval_jaxpr(self.hoisted.jaxpr, self.hoisted.consts, consts)
+        both = scan_p.bind(
+            *consts, *hoisted[: self.n_hoisted], *carry, *xs, jaxpr=self.forward,
+            num_consts=len(consts) + self.n_hoisted, num_carry=len(carry), **loop,
+        )  # fmt: skip
+        res_xs = [*both[n_outs:], *(xs[i] for i in self.xs_read)]
+        return both[:n_outs], [hoisted[i] for i in self.invariant], res_xs
+
+
+def _loop(params: dict[str, Any]) -> dict[str, Any]:
+    return {"length": params["length"], "reverse": params["reverse"]}
 
 
 @scan_p.def_linearize
 def _scan_linearize(interpreter: LinearizeInterpreter, primals, nodes, params):
-    jaxpr, k = params["jaxpr"], params["num_carry"]
-    nonzero = tuple(n is not None for n in nodes)
-    parts: _Linear = jaxpr.derive(
-        ("scan linearize", nonzero, params["num_consts"], k),
-        lambda: _linearized(jaxpr, nonzero, params),
-    )
+    jaxpr, n, k = params["jaxpr"], params["num_consts"], params["num_carry"]
+    nonzero = tuple(x is not None for x in nodes)
+
+    def make() -> _Linear:
+        flags, out_nonzero = _carry_fixed(
+            nonzero, params, lambda f: linearize_jaxpr(jaxpr, f).out_nonzero
+        )
+        parts = linearize_jaxpr(jaxpr, flags)
+        outs = _outs_with_zeros(parts.out_nonzero, out_nonzero, jaxpr)
+        return _Linear(
+            parts.primal, len(out_nonzero), parts.linear, flags, out_nonzero, outs, (n, k), params
+        )
+
+    parts: _Linear = jaxpr.derive(("scan linearize", nonzero, n, k), make)
     consts, carry, xs = _parts(primals, params)
-    hoisted = eval_jaxpr(parts.hoisted.jaxpr, parts.hoisted.consts, consts)
-    loop = {"length": params["length"], "reverse": params["reverse"]}
-    both = scan_p.bind(
-        *consts, *hoisted[: parts.n_hoisted], *carry, *xs, jaxpr=parts.forward,
-        num_consts=len(consts) + parts.n_hoisted, num_carry=k, **loop,
-    )  # fmt: skip
-    n = len(parts.out_nonzero)
-    outs, stacked_residuals = both[:n], both[n:]
+    outs, res_consts, res_xs = parts.run(consts, carry, xs, len(parts.out_linear), _loop(params))
     const_nodes, carry_nodes, x_nodes = _parts(nodes, params)
-    _, carry_flags, _ = _parts(parts.flags, params)
-    invariant = [hoisted[i] for i in parts.invariant]
-    in_consts = [*invariant, *(x for x in const_nodes if x is not None)]
+    in_consts = [*res_consts, *(x for x in const_nodes if x is not None)]
     in_carry = [
         zeros(c.aval.strong()) if x is None else x
-        for c, x, f in zip(carry, carry_nodes, carry_flags, strict=True)
+        for c, x, f in zip(carry, carry_nodes, _parts(parts.flags, params)[1], strict=True)
         if f
     ]
-    in_xs = [
-        *stacked_residuals,
-        *(xs[i] for i in parts.xs_read),
-        *(x for x in x_nodes if x is not None),
-    ]
+    in_xs = [*res_xs, *(x for x in x_nodes if x is not None)]
     out_nodes = [
-        Node(o.shape, o.dtype) if nz else None
-        for o, nz in zip(outs, parts.out_nonzero, strict=True)
+        Node(o.shape, o.dtype) if nz else None for o, nz in zip(outs, parts.out_linear, strict=True)
     ]
     interpreter.tape.append(
         LinearEqn(
@@ -432,7 +533,7 @@ def _scan_linearize(interpreter: LinearizeInterpreter, primals, nodes, params):
                 "jaxpr": parts.backward,
                 "num_consts": len(in_consts),
                 "num_carry": len(in_carry),
-                **loop,
+                **_loop(params),
             },
             [x for x in out_nodes if x is not None],
         )
@@ -443,87 +544,81 @@ def _scan_linearize(interpreter: LinearizeInterpreter, primals, nodes, params):
     )
 
 
-def _linearized(jaxpr: ClosedJaxpr, nonzero: Flags, params: dict[str, Any]) -> _Linear:
-    flags, out_nonzero = _carry_fixed(
-        nonzero, params, lambda f: linearize_jaxpr(jaxpr, f).out_nonzero
-    )
-    linearized = linearize_jaxpr(jaxpr, flags)
-    program = linearized.primal.jaxpr
-    n_outs = len(out_nonzero)
-    outs, residuals = program.outs[:n_outs], program.outs[n_outs:]
-    consts, carry, xs = _parts(program.in_binders, params)
-
-    # What no step changes: it depends on consts only.
-    invariant: set[Any] = {*consts, *program.const_binders}
-    from_consts = []
-    for eqn in program.eqns:
-        fixed = all(isinstance(a, Literal) or a in invariant for a in eqn.inputs)
-        if fixed and not has_effect(eqn) and not eqn.primitive.opaque:
-            invariant.update(eqn.out_binders)
-            from_consts.append(eqn)
-    wanted = [r for r in residuals if isinstance(r, Literal) or r in invariant]
-    needed: set[Any] = {r for r in wanted if isinstance(r, Var)}
-    lifted = []
-    for eqn in reversed(from_consts):
-        if any(v in needed for v in eqn.out_binders):
-            lifted.append(eqn)
-            needed.update(a for a in eqn.inputs if isinstance(a, Var))
-    lifted.reverse()
-    # Their values go into the loop as further consts, in place of their equations.
-    replaced = [v for eqn in lifted for v in eqn.out_binders]
-    hoisted = Jaxpr(consts, lifted, [*replaced, *wanted], program.const_binders, "hoisted")
-    gone = {id(eqn) for eqn in lifted}
-    kept = [eqn for eqn in program.eqns if id(eqn) not in gone]
-
-    place_of_x = {v: i for i, v in enumerate(xs)}
-    n_res = len(residuals)
-    stacked_at: list[int] = []  # positions among the residuals
-    x_at: list[int] = []
-    xs_read: list[int] = []
-    invariant_at: list[int] = []
-    for i, r in enumerate(residuals):
-        if isinstance(r, Literal) or r in invariant:
-            invariant_at.append(i)
-        elif r in place_of_x:
-            x_at.append(i)
-            xs_read.append(place_of_x[r])
-        else:
-            stacked_at.append(i)
-    forward = Jaxpr(
-        [*consts, *replaced, *carry, *xs],
-        kept,
-        [*outs, *(residuals[i] for i in stacked_at)],
-        program.const_binders,
-        program.name,
-    )
-
-    const_f, carry_f, x_f = _parts(flags, params)
-    first = n_res + sum(const_f)
-    second = first + sum(carry_f)
-    ins = [
-        *invariant_at,
-        *range(n_res, first),
-        *range(first, second),
-        *stacked_at,
-        *x_at,
-        *range(second, second + sum(x_f)),
-    ]
-    own = iter(range(sum(linearized.out_nonzero)))
-    linear_outs = [
-        next(own) if nz else a.strong()
-        for nz, w, a in zip(linearized.out_nonzero, out_nonzero, jaxpr.out_avals, strict=True)
+def _outs_with_zeros(
+    found: Sequence[bool], wanted: Sequence[bool], jaxpr: ClosedJaxpr
+) -> list[int | ShapedArray]:
+    """Outputs of a linear part for `rearranged`, one for each wanted output of the body."""
+    own = iter(range(sum(found)))
+    return [
+        next(own) if f else a.strong()
+        for f, w, a in zip(found, wanted, jaxpr.out_avals, strict=True)
         if w
     ]
-    parts = _Linear()
-    parts.flags = flags
-    parts.out_nonzero = out_nonzero
-    parts.hoisted = ClosedJaxpr(hoisted, linearized.primal.consts)
-    parts.n_hoisted = len(replaced)
-    parts.invariant = range(len(replaced), len(replaced) + len(wanted))
-    parts.forward = ClosedJaxpr(forward, linearized.primal.consts)
-    parts.xs_read = xs_read
-    parts.backward = rearranged(linearized.linear, ins, linear_outs)
-    return parts
+
+
+def _known_first(
+    args: Sequence[Any], linear: Flags, params: dict[str, Any]
+) -> tuple[_Linear, Sequence[Any], tuple[list[Any], list[Any], list[Any]]]:
+    """Run what does not depend on the linear operands, such as a counter in the carry.
+
+    Gives the known outputs, and the operands of the linear part. A carry that becomes linear in the
+    body may start from a known value, which for a linear function is 0.
+    """
+    jaxpr, n, k = params["jaxpr"], params["num_consts"], params["num_carry"]
+
+    def make() -> _Linear:
+        flags, out_linear = _carry_fixed(
+            linear, params, lambda f: split_jaxpr(jaxpr, f).out_nonzero
+        )
+        parts = split_jaxpr(jaxpr, flags)
+        own = [i for i, x in enumerate(parts.out_nonzero) if not x]
+        n_res = parts.n_residuals
+        outs = [own.index(i) for i, x in enumerate(out_linear) if not x]
+        known = rearranged(
+            parts.primal,
+            range(len(parts.primal.in_avals)),
+            [*outs, *range(len(own), len(own) + n_res)],
+        )
+        counts = sum(not f for f in flags[:n]), sum(not f for f in flags[n : n + k])
+        linear_outs = _outs_with_zeros(parts.out_nonzero, out_linear, jaxpr)
+        return _Linear(
+            known, len(outs), parts.linear, flags, out_linear, linear_outs, counts, params
+        )
+
+    parts: _Linear = jaxpr.derive(("scan split", linear, n, k), make)
+    mine = _parts(args, params)
+    known_args, linear_args = [], []
+    for part, flags in zip(mine, _parts(parts.flags, params), strict=True):
+        known_args.append([x for x, f in zip(part, flags, strict=True) if not f])
+        linear_args.append([x for x, f in zip(part, flags, strict=True) if f])
+    n_outs = parts.out_linear.count(False)
+    consts, carry, xs = known_args
+    outs, res_consts, res_xs = parts.run(consts, carry, xs, n_outs, _loop(params))
+    consts, carry, xs = linear_args
+    return parts, outs, ([*res_consts, *consts], carry, [*res_xs, *xs])
+
+
+@scan_p.def_record
+def _scan_record(recorder: LinearRecorder, args, params):
+    """A loop on values and tangents, as the jvp of a scan in a custom rule."""
+    linear = tuple(x.__class__ is LinearTracer and x.interpreter is recorder for x in args)
+    with interpreter_set_to(recorder.outer):
+        parts, outs, (consts, carry, xs) = _known_first(args, linear, params)
+    binders = [
+        Node(o.shape, o.dtype)
+        for o, x in zip(
+            scan_p.out_avals([a.aval for a in args], params), parts.out_linear, strict=True
+        )
+        if x
+    ]
+    if binders:
+        new = {"jaxpr": parts.backward, "num_consts": len(consts), "num_carry": len(carry)}
+        inputs = [x.node if x.__class__ is LinearTracer else x for x in (*consts, *carry, *xs)]
+        recorder.tape.append(LinearEqn(scan_p, inputs, {**new, **_loop(params)}, binders))
+    values, tangents = iter(outs), iter(binders)
+    return tuple(
+        LinearTracer(recorder, next(tangents)) if x else next(values) for x in parts.out_linear
+    )
 
 
 @scan_p.def_transpose(symbolic_zeros=True)
@@ -611,112 +706,26 @@ def _pulled(
 def _transpose_with_known_carry(
     cts: Sequence[Any], args: Sequence[Any], linear: Flags, params: dict[str, Any]
 ) -> tuple:
-    """Run what the loop carries of known values forward first, such as a counter.
-
-    A carry that starts from a known value and becomes linear in the body has no use for its
-    cotangent.
-    """
-    jaxpr, n, k = params["jaxpr"], params["num_consts"], params["num_carry"]
-    flags, out_linear = _carry_fixed(linear, params, lambda f: _depends(jaxpr, f))
-    known_part, linear_part = jaxpr.derive(
-        ("scan split", flags, n, k), lambda: _split(jaxpr, flags, params)
-    )
-    consts, carry, xs = _parts(args, params)
-    const_f, carry_f, x_f = _parts(flags, params)
-    loop = {"length": params["length"], "reverse": params["reverse"]}
-    known_consts = [c for c, f in zip(consts, const_f, strict=True) if not f]
-    known_carry = [c for c, f in zip(carry, carry_f, strict=True) if not f]
-    known_outs = scan_p.bind(
-        *known_consts, *known_carry, *(x for x, f in zip(xs, x_f, strict=True) if not f),
-        jaxpr=known_part, num_consts=len(known_consts), num_carry=len(known_carry), **loop,
-    )  # fmt: skip
-    n_carry = sum(carry_f)
-    inner = [
+    """A carry that starts from a known value has no use for its cotangent."""
+    parts, _, (consts, carry, xs) = _known_first(args, linear, params)
+    carry = [c if is_undefined(c) else UndefinedPrimal(c.aval.strong()) for c in carry]
+    found = _scan_transpose(
+        [ct for ct, f in zip(cts, parts.out_linear, strict=True) if f],
         *consts,
-        *(
-            c if is_undefined(c) else UndefinedPrimal(c.aval.strong())
-            for c, f in zip(carry, carry_f, strict=True)
-            if f
-        ),
+        *carry,
         *xs,
-        *known_outs[len(known_carry) :],
-    ]
-    found = list(
-        _scan_transpose(
-            [ct for ct, f in zip(cts, out_linear, strict=True) if f],
-            *inner,
-            jaxpr=linear_part,
-            num_consts=n,
-            num_carry=n_carry,
-            **loop,
-        )
+        jaxpr=parts.backward,
+        num_consts=len(consts),
+        num_carry=len(carry),
+        **_loop(params),
     )
-    carry_cts = iter(found[n : n + n_carry])
-    full = [
-        *found[:n],
-        *(next(carry_cts) if f else None for f in carry_f),
-        *found[n + n_carry : n + n_carry + len(xs)],
-    ]
-    return tuple(ct if x else None for ct, x in zip(full, linear, strict=True))
-
-
-def _depends(jaxpr: ClosedJaxpr, flags: Flags) -> list[bool]:
-    """Which outputs depend on the flagged inputs."""
-    seen = {v for v, f in zip(jaxpr.jaxpr.in_binders, flags, strict=True) if f}
-    for eqn in jaxpr.eqns:
-        if any(a in seen for a in eqn.inputs if isinstance(a, Var)):
-            seen.update(eqn.out_binders)
-    return [isinstance(a, Var) and a in seen for a in jaxpr.jaxpr.outs]
-
-
-def _split(
-    jaxpr: ClosedJaxpr, flags: Flags, params: dict[str, Any]
-) -> tuple[ClosedJaxpr, ClosedJaxpr]:
-    """The body's part that knows nothing of the flagged inputs, and the rest.
-
-    The first gives its carry and, as ys, what the rest reads of it; this reads them as further xs.
-    """
-    program, k = jaxpr.jaxpr, params["num_carry"]
-    linear = {v for v, f in zip(program.in_binders, flags, strict=True) if f}
-    known_eqns, linear_eqns = [], []
-    for eqn in program.eqns:
-        if any(a in linear for a in eqn.inputs if isinstance(a, Var)):
-            linear.update(eqn.out_binders)
-            linear_eqns.append(eqn)
-        else:
-            known_eqns.append(eqn)
-    consts, carry, xs = _parts(program.in_binders, params)
-    const_f, carry_f, x_f = _parts(flags, params)
-    outs_linear = [isinstance(a, Var) and a in linear for a in program.outs]
-    known_carry = [v for v, f in zip(carry, carry_f, strict=True) if not f]
-    # An affine carry may come back without its linear part in one step of the fixpoint.
-    carry_outs = [a for a, f in zip(program.outs[:k], carry_f, strict=True) if f]
-    y_outs = [a for a, f in zip(program.outs[k:], outs_linear[k:], strict=True) if f]
-    there = {*consts, *xs, *program.const_binders}
-    read: dict[Any, None] = {}
-    for a in (*(a for e in linear_eqns for a in e.inputs), *carry_outs):
-        if isinstance(a, Var) and a not in linear and a not in there:
-            read[a] = None
-    stacked_vars = list(read)
-    known_part = Jaxpr(
-        [
-            *(v for v, f in zip(consts, const_f, strict=True) if not f),
-            *known_carry,
-            *(v for v, f in zip(xs, x_f, strict=True) if not f),
-        ],
-        known_eqns,
-        [*(a for a, f in zip(program.outs[:k], carry_f, strict=True) if not f), *stacked_vars],
-        program.const_binders,
-        f"known_{program.name}",
+    # The linear consts, carry and xs in their order; a residual has no cotangent.
+    operands = [*consts, *carry, *xs]
+    mine = iter([ct for ct, x in zip(found, operands, strict=True) if is_undefined(x)])
+    return tuple(
+        (ct if x else None)
+        for x, ct in zip(linear, [next(mine) if f else None for f in parts.flags], strict=True)
     )
-    linear_part = Jaxpr(
-        [*consts, *(v for v, f in zip(carry, carry_f, strict=True) if f), *xs, *stacked_vars],
-        linear_eqns,
-        [*carry_outs, *y_outs],
-        program.const_binders,
-        program.name,
-    )
-    return ClosedJaxpr(known_part, jaxpr.consts), ClosedJaxpr(linear_part, jaxpr.consts)
 
 
 # -- batching -------------------------------------------------------------------------------------

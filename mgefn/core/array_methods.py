@@ -7,7 +7,8 @@ and for tracers. It has no constructor of its own; `mgefn.numpy.array` makes arr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -15,13 +16,6 @@ import numpy as np
 from mgefn.errors import ArgumentError, api_boundary, leave_api
 
 METHODS: dict[str, Callable[..., Any]] = {}
-
-# NumPy's name for a ufunc -> the key of METHODS, where the two differ.
-UFUNC_NAMES = {
-    "divide": "true_divide",
-    "absolute": "abs",
-    "conjugate": "conj",
-}
 
 ArrayLike = Any  # an Array, a NumPy array or scalar, a Python number, or nested lists of them
 DTypeLike = Any  # what mgefn.dtypes.canonical accepts
@@ -170,17 +164,47 @@ class Array:
     def __contains__(self, value: ArrayLike) -> bool:
         return bool((self == value).any())
 
-    @api_boundary
+    # -- protocols by which other libraries take arrays -------------------------------------------
+
     def __array_ufunc__(self, ufunc: np.ufunc, how: str, *inputs: Any, **kwargs: Any) -> Any:
-        name = UFUNC_NAMES.get(ufunc.__name__, ufunc.__name__)
-        fn = METHODS.get(name)
-        if how != "__call__" or fn is None or kwargs:
-            extra = f" with {', '.join(kwargs)}" if kwargs else ""
-            raise ArgumentError(
-                f"numpy.{ufunc.__name__}: {how}{extra} has no counterpart here for mgefn arrays. "
-                "Call the function of mgefn.numpy, or convert with numpy.asarray first."
-            )
-        return fn(*inputs)
+        """NEP 13: `numpy.sin(x)` is `mgefn.numpy.sin(x)`."""
+        try:
+            return METHODS["array_ufunc"](ufunc, how, inputs, kwargs)
+        except BaseException as e:
+            leave_api(e)
+            raise
+
+    @api_boundary
+    def __array_function__(
+        self,
+        func: Callable[..., Any],
+        types: Iterable[type],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:
+        """NEP 18: `numpy.linalg.norm(x)` is `mgefn.numpy.linalg.norm(x)`."""
+        return METHODS["array_function"](func, types, args, kwargs)
+
+    @api_boundary
+    def __array_namespace__(self, *, api_version: str | None = None) -> ModuleType:
+        """The array API standard: `mgefn.numpy`."""
+        return METHODS["array_namespace"](api_version)
+
+    @property
+    def device(self) -> Any:
+        """Where the values live: the name of a device."""
+        return "cpu"
+
+    @api_boundary
+    def to_device(self, device: Any, *, stream: Any = None) -> Array:
+        return METHODS["to_device"](self, device, stream)
+
+    def copy_to_host_async(self) -> None:
+        """Nothing to do for arrays in the host's memory; others start their way to it."""
+
+    def numpy(self) -> np.ndarray:
+        """The values as a NumPy array, a read-only view where that is possible."""
+        return np.asarray(self)
 
     # -- operators --------------------------------------------------------------------------------
 
@@ -609,6 +633,10 @@ class Array:
         return METHODS["cumprod"](self, axis, dtype, out)
 
     @api_boundary
+    def argpartition(self, kth: int, axis: int | None = -1) -> Array:
+        return METHODS["argpartition"](self, kth, axis)
+
+    @api_boundary
     def argsort(
         self,
         axis: int | None = -1,
@@ -676,9 +704,18 @@ class Array:
 
     @api_boundary
     def take(
-        self, indices: ArrayLike, axis: int | None = None, out: None = None, mode: str | None = None
+        self,
+        indices: ArrayLike,
+        axis: int | None = None,
+        out: None = None,
+        mode: str | None = None,
+        unique_indices: bool = False,
+        indices_are_sorted: bool = False,
+        fill_value: Any = None,
     ) -> Array:
-        return METHODS["take"](self, indices, axis, out, mode)
+        return METHODS["take"](
+            self, indices, axis, out, mode, unique_indices, indices_are_sorted, fill_value
+        )
 
     @api_boundary
     def compress(self, condition: ArrayLike, axis: int | None = None) -> Array:
@@ -725,7 +762,12 @@ class Array:
             raise
 
     @api_boundary
-    def view(self, dtype: DTypeLike = None) -> Array:
+    def view(self, dtype: DTypeLike = None, type: None = None) -> Array:
+        if type is not None:
+            raise ArgumentError(
+                f"view: type must be None, got {type!r}, because arrays here have one class. Pass "
+                "a dtype."
+            )
         return METHODS["view"](self, dtype)
 
     def reshape(self, *shape: Any, order: str = "C", copy: bool | None = None) -> Array:

@@ -69,6 +69,7 @@ class Interpreter:
 
     outer: Interpreter | None
     about: str  # what the user is doing, such as "grad(loss)": for messages
+    axis_name: Any = None  # the name of the axis that it maps over, where it has one
 
     def __init__(self, about: str = ""):
         self.outer = state.current
@@ -95,6 +96,34 @@ class Interpreter:
                 return True
             i = i.outer
         return False
+
+
+class NamedAxis(Interpreter):
+    """Gives an axis a name and a size without mapping over it, for looking at programs."""
+
+    __slots__ = ("axis_name", "axis_size")
+
+    def __init__(self, axis_name: Any, axis_size: int, about: str = ""):
+        super().__init__(about)
+        self.axis_name = axis_name
+        self.axis_size = axis_size
+
+    def process(self, primitive: Primitive, args: tuple, params: dict[str, Any]) -> tuple:
+        return process_in(self.outer, primitive, args, params)
+
+
+def bound_axes() -> tuple[tuple[Any, int], ...]:
+    """Names and sizes of the mapped axes around the current operation, innermost first.
+
+    What a function traces to may depend on them, so they are part of the key of its program.
+    """
+    axes = []
+    i = state.current
+    while i is not None:
+        if i.axis_name is not None:
+            axes.append((i.axis_name, i.axis_size))  # type: ignore[attr-defined]  # it has a name
+        i = i.outer
+    return tuple(axes)
 
 
 class _Base:

@@ -18,7 +18,7 @@ import numpy as np
 from mgefn import dtypes
 from mgefn.core.avals import ShapedArray
 from mgefn.core.primitive import Primitive
-from mgefn.core.source import Source, place
+from mgefn.core.source import Source, place, scopes
 from mgefn.errors import JaxprError
 
 
@@ -202,6 +202,21 @@ def has_effect(eqn: Eqn) -> bool:
     )
 
 
+def named_axes(primitive: Primitive, params: dict[str, Any]) -> frozenset:
+    """The names of the mapped axes that an operation reads; the jaxprs it holds count."""
+    if primitive.collective:
+        return frozenset((params["axis_name"],))
+    found: frozenset = frozenset()
+    for _, sub in subjaxprs(params):
+        found |= sub.derive(
+            "named axes",
+            lambda sub=sub: frozenset().union(
+                *(named_axes(e.primitive, e.params) for e in sub.eqns)
+            ),
+        )
+    return found
+
+
 # -- printing ---------------------------------------------------------------------------------
 
 
@@ -281,6 +296,48 @@ def pretty(jaxpr: Jaxpr, indent: int = 0) -> str:
     if not parts:
         return f"{head}  in ({outs}) }}"
     return "\n".join([head, *parts, f"{pad}  in ({outs}) }}"])
+
+
+# -- reading ----------------------------------------------------------------------------------
+
+
+def last_uses(jaxpr: Jaxpr) -> list[list[Var]]:
+    """For each equation, the variables that nothing after it reads."""
+    kept: set[Atom] = set(jaxpr.outs)
+    uses: list[list[Var]] = []
+    for eqn in reversed(jaxpr.eqns):
+        dead = []
+        for atom in (*eqn.inputs, *eqn.out_binders):
+            if isinstance(atom, Var) and atom not in kept:
+                kept.add(atom)
+                dead.append(atom)
+        uses.append(dead)
+    uses.reverse()
+    return uses
+
+
+def eval_jaxpr(jaxpr: Jaxpr, consts: Iterable[Any], args: Sequence[Any]) -> list[Any]:
+    """Bind the equations of a jaxpr one by one under the current interpreter."""
+    env: dict[Var, Any] = dict(zip(jaxpr.const_binders, consts, strict=True))
+    env.update(zip(jaxpr.in_binders, args, strict=True))
+    previous = scopes.replayed
+    try:
+        for eqn, dead in zip(jaxpr.eqns, last_uses(jaxpr), strict=True):
+            ins = [a.value if a.__class__ is Literal else env[a] for a in eqn.inputs]  # type: ignore[union-attr, index]
+            # What is made of the equation keeps the user's line.
+            scopes.replayed = eqn.source
+            outs = eqn.primitive.bind(*ins, **eqn.params)
+            env.update(zip(eqn.out_binders, outs, strict=True))
+            for v in dead:
+                del env[v]
+    finally:
+        scopes.replayed = previous
+    return [a.value if isinstance(a, Literal) else env[a] for a in jaxpr.outs]
+
+
+def jaxpr_as_fun(closed: ClosedJaxpr) -> Callable[..., list[Any]]:
+    """The function of arrays that a jaxpr is; it gives the list of outputs."""
+    return lambda *args: eval_jaxpr(closed.jaxpr, closed.consts, args)
 
 
 # -- checking ---------------------------------------------------------------------------------

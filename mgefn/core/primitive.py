@@ -46,6 +46,8 @@ class Primitive:
         view: its output may share memory with its first operand.
         opaque: must not be merged with an equal equation or computed at compile time.
         weak_result: its outputs are weak where all its operands are.
+        collective: its param axis_name names a mapped axis, whose map must read it even where no
+            operand is mapped.
         called: what users call it, for messages: the name of its public function, where that is
             not `name`.
     """
@@ -63,6 +65,7 @@ class Primitive:
         view: bool = False,
         opaque: bool = False,
         weak_result: bool = True,
+        collective: bool = False,
         called: str | None = None,
     ):
         self.name = name
@@ -76,6 +79,7 @@ class Primitive:
         self.view = view
         self.opaque = opaque
         self.weak_result = weak_result
+        self.collective = collective
         self.abstract_eval: Callable[..., tuple[ShapedArray, ...]] | None = None
         # (weak types of the operands, params) -> weak type of the outputs, where the rule that
         # weak_result stands for is not the primitive's.
@@ -93,6 +97,9 @@ class Primitive:
         self.call: Callable[..., Any] | None = None
         self.slopes: tuple[Callable[..., Any] | int, ...] | None = None
         self.linearize: Callable[..., Any] | None = None
+        # (recorder, args, params) -> outs, some args being tangents in the hands of a jvp rule: what
+        # the others decide must come out as values.
+        self.record: Callable[..., Any] | None = None
         self.stage: Callable[..., Any] | None = None
         self.holes: dict[str, str] = {}
         self.kernels: dict[str, Any] = {}  # backend name -> row of its table
@@ -190,6 +197,10 @@ class Primitive:
 
     def def_linearize(self, rule):
         self.linearize = rule
+        return rule
+
+    def def_record(self, rule):
+        self.record = rule
         return rule
 
     def def_stage(self, rule):

@@ -1,31 +1,52 @@
 """Where in the user's program an operation stands.
 
 A source is the pair (code object, instruction offset) of the innermost frame outside this package:
-taking it costs a short walk and no line table is read until someone asks for the text.
+taking it costs a short walk and no line table is read until someone asks for the text. Within a
+`named_scope` the names of the scopes come third.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+import threading
 from types import CodeType, FrameType
 
 PACKAGE_DIR = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
-Source = tuple[CodeType, int]
+Source = tuple[CodeType, int] | tuple[CodeType, int, str]
+
+
+class _Scopes(threading.local):
+    """What this thread adds to sources: the named scopes it is in, such as "encoder/attention", and
+    while a program is read anew, the source of the equation that is read."""
+
+    path: str = ""
+    replayed: Source | None = None
+
+
+scopes = _Scopes()
 
 
 def current_source(depth: int = 1) -> Source | None:
-    """The innermost frame that is not this package's own, or None where there is none."""
+    """The innermost frame that is not this package's own, or None where there is none.
+
+    While `eval_jaxpr` reads an equation, the line that asked for that equation.
+    """
+    if scopes.replayed is not None:
+        return scopes.replayed
     frame: FrameType | None = sys._getframe(depth)
     while frame is not None and frame.f_code.co_filename.startswith(PACKAGE_DIR):
         frame = frame.f_back
-    return None if frame is None else (frame.f_code, frame.f_lasti)
+    if frame is None:
+        return None
+    path = scopes.path
+    return (frame.f_code, frame.f_lasti, path) if path else (frame.f_code, frame.f_lasti)
 
 
 def line_of(source: Source) -> int:
     """The line number of a source."""
-    code, offset = source
+    code, offset = source[:2]
     best = code.co_firstlineno
     for start, end, line in code.co_lines():
         if start <= offset < end and line is not None:
@@ -34,11 +55,13 @@ def line_of(source: Source) -> int:
 
 
 def describe(source: Source | None) -> str:
-    """`train.py:18 (step)`, or `an unknown line`."""
+    """`train.py:18 (step)`, in a named scope `train.py:18 (step) in encoder`, or `an unknown
+    line`."""
     if source is None:
         return "an unknown line"
-    code, _ = source
-    return f"{os.path.basename(code.co_filename)}:{line_of(source)} ({code.co_name})"
+    code = source[0]
+    scope = f" in {source[2]}" if len(source) == 3 else ""
+    return f"{os.path.basename(code.co_filename)}:{line_of(source)} ({code.co_name}){scope}"
 
 
 def place(source: Source | None) -> str:

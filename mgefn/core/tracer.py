@@ -84,6 +84,14 @@ class Tracer(Array):
     def _number(self, kind: type) -> Any:
         inner = self.concrete()
         if inner is not None:
+            if kind is not int and self.aval.dtype.kind in "fcV":
+                # NumPy asks too, in array[i] = x, where nobody would notice the lost derivative.
+                raise ConcretizationTypeError(
+                    f"{kind.__name__}: Python would lose the derivative of the traced {self.aval} "
+                    f"in {self.interpreter.about}. Keep it an array and use mgefn.numpy (for "
+                    "array[i] = x write array = array.at[i].set(x)), or take x.item() if the "
+                    "number needs no derivative."
+                )
             return kind(inner)
         error = TracerIntegerConversionError if kind is int else ConcretizationTypeError
         raise error(
@@ -121,13 +129,15 @@ class Tracer(Array):
         if self.concrete() is not None:
             raise TracerArrayConversionError(
                 f"numpy.asarray: NumPy would lose the derivative of the traced {self.aval} in "
-                f"{self.interpreter.about}. Call the function of the same name in mgefn.numpy, or "
-                "pass it through lax.stop_gradient first if it needs none."
+                f"{self.interpreter.about}. Call the function of the same name in mgefn.numpy (for "
+                "np.array([x, y]) write mgefn.numpy.stack([x, y]), for array[i] = x array = "
+                "array.at[i].set(x)), or pass it through lax.stop_gradient first if it needs none."
             )
         raise TracerArrayConversionError(
             f"numpy.asarray: needs a known value, got the traced {self.aval}{self._made_at()} in "
             f"{self.interpreter.about}. Call the function of the same name in mgefn.numpy; for "
-            "np.array([x, y]) write mgefn.numpy.stack([x, y])."
+            "np.array([x, y]) write mgefn.numpy.stack([x, y]), and for array[i] = x on an array of "
+            "mgefn.numpy array = array.at[i].set(x)."
         )
 
     @api_boundary

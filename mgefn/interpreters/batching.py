@@ -13,7 +13,7 @@ from typing import Any
 from mgefn.core.array import as_array
 from mgefn.core.avals import ShapedArray
 from mgefn.core.interpreter import Interpreter, process_in, state
-from mgefn.core.jaxpr import ClosedJaxpr
+from mgefn.core.jaxpr import ClosedJaxpr, named_axes
 from mgefn.core.primitive import Primitive
 from mgefn.core.tracer import Tracer
 from mgefn.interpreters.evaluate import eval_jaxpr
@@ -63,6 +63,10 @@ class BatchingInterpreter(Interpreter):
             return x.value, x.bdim
         return as_array(x, self.about), None
 
+    def _named(self, primitive: Primitive, params: dict[str, Any]) -> bool:
+        """Does an operation on unmapped operands read this axis by its name?"""
+        return self.axis_name is not None and self.axis_name in named_axes(primitive, params)
+
     def process(self, primitive: Primitive, args: tuple, params: dict[str, Any]) -> tuple:
         own = False
         values, bdims = [], []
@@ -74,7 +78,7 @@ class BatchingInterpreter(Interpreter):
             else:
                 values.append(a)
                 bdims.append(None)
-        if not (own or primitive.closes_over):
+        if not (own or primitive.closes_over or self._named(primitive, params)):
             return process_in(self.outer, primitive, args, params)
         previous = state.current
         state.current = self.outer

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from mgefn.core.array import ConcreteArray, as_array
 from mgefn.core.interpreter import base, interpreter_set_to, quietly, state
-from mgefn.core.jaxpr import Atom, Jaxpr, Literal, Var
+from mgefn.core.jaxpr import eval_jaxpr as eval_jaxpr
+from mgefn.core.jaxpr import last_uses as last_uses
 from mgefn.core.primitive import Primitive
 from mgefn.core.tracer import Tracer, leaked
 from mgefn.errors import MgefnError, UnsupportedError
@@ -87,31 +87,3 @@ def _concrete(primitive: Primitive, a: Any) -> ConcreteArray:
     made = as_array(a, primitive.name)
     assert isinstance(made, ConcreteArray)
     return made
-
-
-def last_uses(jaxpr: Jaxpr) -> list[list[Var]]:
-    """For each equation, the variables that nothing after it reads."""
-    kept: set[Atom] = set(jaxpr.outs)
-    uses: list[list[Var]] = []
-    for eqn in reversed(jaxpr.eqns):
-        dead = []
-        for atom in (*eqn.inputs, *eqn.out_binders):
-            if isinstance(atom, Var) and atom not in kept:
-                kept.add(atom)
-                dead.append(atom)
-        uses.append(dead)
-    uses.reverse()
-    return uses
-
-
-def eval_jaxpr(jaxpr: Jaxpr, consts: Iterable[Any], args: Sequence[Any]) -> list[Any]:
-    """Bind the equations of a jaxpr one by one under the current interpreter."""
-    env: dict[Var, Any] = dict(zip(jaxpr.const_binders, consts, strict=True))
-    env.update(zip(jaxpr.in_binders, args, strict=True))
-    for eqn, dead in zip(jaxpr.eqns, last_uses(jaxpr), strict=True):
-        ins = [a.value if a.__class__ is Literal else env[a] for a in eqn.inputs]  # type: ignore[union-attr, index]
-        outs = eqn.primitive.bind(*ins, **eqn.params)
-        env.update(zip(eqn.out_binders, outs, strict=True))
-        for v in dead:
-            del env[v]
-    return [a.value if isinstance(a, Literal) else env[a] for a in jaxpr.outs]

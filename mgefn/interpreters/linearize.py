@@ -162,6 +162,8 @@ class LinearRecorder(Interpreter):
             # The tangent goes into a function that the operation holds: record what that does.
             with self.entered():
                 return tuple(primitive.call(args, params))
+        if primitive.record is not None:
+            return primitive.record(self, args, params)
         if primitive.inlined is not None:
             return self._call(primitive, args, params)
         avals = primitive.out_avals([i.aval for i in inputs], params)

@@ -18,6 +18,7 @@ from mgefn.ops.elementwise import promoted
 from mgefn.ops.shaping import full_like_aval
 from mgefn.ops.windows import (
     Padding,
+    integers,
     per_axis,
     reduce_window_max_p,
     reduce_window_min_p,
@@ -57,13 +58,14 @@ def _whole(
 ) -> tuple[Any, tuple[int, ...], tuple[int, ...], Any]:
     """The array, and window, strides and padding for all its dimensions."""
     (x,) = promoted(name, (inputs,))
+    window_shape = integers(name, "window_shape", window_shape)
     n = len(window_shape)
     if x.ndim < n + 1:
         raise ShapeError(
             f"{name}: a window over {n} dimensions needs an array (..., *spatial, features) of "
             f"rank {n + 1} or more, got {x.aval}. Add a last dimension with x[..., None]."
         )
-    window = per_axis(name, "window_shape", tuple(window_shape), n)
+    window = per_axis(name, "window_shape", window_shape, n)
     steps = per_axis(name, "strides", strides, n)
     ones = (1,) * (x.ndim - n - 1)
     pads = padding

@@ -4,13 +4,14 @@ Signatures are NumPy's, with JAX's additions (`size` for results whose length de
 Arrays are immutable, so `out=` must be None and nothing works in place; `x.at[i].set(v)` makes
 changed copies. Results follow the promotion rules of `mgefn.dtypes`.
 
-This file only names things: element by element operations come from `ops/elementwise.py`, sums and
-their kin from `ops/reductions.py`, and so on; what is composed of several stands beside this file.
+This file only names things: element by element operations come from `ops/elementwise/`, sums and
+their kin from `ops/reductions/`, and so on; what is composed of several stands beside this file.
 """
 
 from __future__ import annotations
 
 import math
+import sys
 from typing import TYPE_CHECKING, Any
 
 from numpy import (
@@ -60,7 +61,10 @@ from mgefn.dtypes import (
     uint32,
     uint64,
 )
+from mgefn.numpy import dispatch as _dispatch
 from mgefn.numpy import fft, linalg
+from mgefn.numpy.array_api import API_VERSION as __array_api_version__  # noqa: F401  # standard
+from mgefn.numpy.array_api import namespace_info as __array_namespace_info__  # noqa: F401
 from mgefn.numpy.assembling import (
     array_split,
     atleast_1d,
@@ -877,3 +881,6 @@ __all__ = [  # noqa: RUF022  (sorted without regard to case)
     "zeros",
     "zeros_like",
 ]
+
+# From here on NumPy's functions called with arrays of this package find theirs.
+_dispatch.serve(sys.modules[__name__], linalg, fft)

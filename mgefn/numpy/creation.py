@@ -107,7 +107,7 @@ def asarray(
         Array([2., 2.], dtype=float16)
     """
     try:
-        _check_device("asarray", device)
+        check_device("asarray", device)
         if order not in (None, "C", "F", "A", "K"):
             raise ArgumentError(f"array: order must be 'C', 'F', 'A' or 'K', got {order!r}.")
         new = None if dtype is None else dtypes.canonical(dtype)
@@ -148,7 +148,8 @@ def _cast(x: Any, dtype: np.dtype) -> Any:
     return convert(x, dtype)
 
 
-def _check_device(name: str, device: Any) -> None:
+def check_device(name: str, device: Any) -> None:
+    """Raise unless the device, or None, is the one there is."""
     if device is not None and str(device).partition(":")[0].lower() != "cpu":
         raise ArgumentError(f"{name}: device must be None or 'cpu', got {device!r}. Leave it out.")
 
@@ -262,7 +263,7 @@ def fromstring(string: str, dtype: DTypeLike = float, count: int = -1, *, sep: s
 @api_boundary
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Array:
     """An array of what another library holds, by the DLPack protocol; the values are copied."""
-    _check_device("from_dlpack", device)
+    check_device("from_dlpack", device)
     if isinstance(x, Array):
         return x
     return ConcreteArray(np.array(np.from_dlpack(x)))
@@ -301,21 +302,21 @@ def zeros(shape: Shape, dtype: DTypeLike | None = None, *, device: Any = None) -
         Array([[0., 0.],
                [0., 0.]], dtype=float32)
     """
-    _check_device("zeros", device)
+    check_device("zeros", device)
     return _filled(0, canonical_shape("zeros", shape), _dtype_or_float(dtype))
 
 
 @api_boundary
 def ones(shape: Shape, dtype: DTypeLike | None = None, *, device: Any = None) -> Array:
     """An array of ones; the default dtype is float32."""
-    _check_device("ones", device)
+    check_device("ones", device)
     return _filled(1, canonical_shape("ones", shape), _dtype_or_float(dtype))
 
 
 @api_boundary
 def empty(shape: Shape, dtype: DTypeLike | None = None, *, device: Any = None) -> Array:
     """An array of zeros: programs are pure, so there are no values left to chance."""
-    _check_device("empty", device)
+    check_device("empty", device)
     return _filled(0, canonical_shape("empty", shape), _dtype_or_float(dtype))
 
 
@@ -334,7 +335,7 @@ def full(
     Raises:
         ShapeError: fill_value does not broadcast to shape.
     """
-    _check_device("full", device)
+    check_device("full", device)
     sizes = canonical_shape("full", shape)
     x = asarray(fill_value, dtype)
     if x.ndim > len(sizes) or any(
@@ -361,7 +362,7 @@ def zeros_like(
 ) -> Array:
     """Zeros of the shape and dtype of `a`, which may be anything with a shape and a dtype."""
     try:
-        _check_device("zeros_like", device)
+        check_device("zeros_like", device)
         return _filled(0, *_like("zeros_like", a, dtype, shape))
     except BaseException as e:
         leave_api(e)
@@ -373,7 +374,7 @@ def ones_like(
     a: Any, dtype: DTypeLike | None = None, shape: Any = None, *, device: Any = None
 ) -> Array:
     """Ones of the shape and dtype of `a`, which may be anything with a shape and a dtype."""
-    _check_device("ones_like", device)
+    check_device("ones_like", device)
     return _filled(1, *_like("ones_like", a, dtype, shape))
 
 
@@ -382,7 +383,7 @@ def empty_like(
     prototype: Any, dtype: DTypeLike | None = None, shape: Any = None, *, device: Any = None
 ) -> Array:
     """Zeros of the shape and dtype of `prototype`: there are no values left to chance."""
-    _check_device("empty_like", device)
+    check_device("empty_like", device)
     return _filled(0, *_like("empty_like", prototype, dtype, shape))
 
 
@@ -448,7 +449,7 @@ def arange(
         >>> mnp.arange(3)
         Array([0, 1, 2], dtype=int32)
     """
-    _check_device("arange", device)
+    check_device("arange", device)
     given = [v for v in (start, stop, step) if v is not None]
     if not given:
         raise ArgumentError("arange: needs a stop, got None. Pass a number.")
@@ -500,7 +501,7 @@ def linspace(
         >>> mnp.linspace(0, 1, 3)
         Array([0. , 0.5, 1. ], dtype=float32)
     """
-    _check_device("linspace", device)
+    check_device("linspace", device)
     (n,) = integer_sizes("linspace", (num,))
     if n < 0:
         raise ArgumentError(f"linspace: num must be 0 or more, got {n}.")
@@ -597,7 +598,7 @@ def eye(
         Array([[1., 0.],
                [0., 1.]], dtype=float32)
     """
-    _check_device("eye", device)
+    check_device("eye", device)
     shape = canonical_shape("eye", (N, N if M is None else M))
     new = _dtype_or_float(dtype)
     if state.current is None and not isinstance(k, Array):

@@ -7,19 +7,19 @@ transforms are linear, so all derivatives are transforms again.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from typing import Any
 
 from mgefn import dtypes
 from mgefn.core.array import scalar
 from mgefn.core.array_methods import Array, ArrayLike, DTypeLike
-from mgefn.errors import ArgumentError, AxisError, DTypeError, ShapeError
+from mgefn.errors import ArgumentError, AxisError, DTypeError, MgefnError, ShapeError
 from mgefn.numpy.creation import arange
 from mgefn.ops.elementwise import conj, convert, mul_p, promoted
 from mgefn.ops.fft import FftType, transformed
 from mgefn.ops.indexing.select import roll
 from mgefn.ops.shaping import moveaxis, normalize_axes, normalize_axis, pad_p
-from mgefn.ops.windows import integers
 
 __all__ = [
     "fft",
@@ -50,14 +50,21 @@ def _norm(name: str, norm: Any) -> str:
     if norm is None:
         return "backward"
     if norm not in _OPPOSITE:
-        raise ArgumentError(
-            f'{name}: norm must be "backward", "ortho" or "forward", got {norm!r}.'
-        )
+        raise ArgumentError(f'{name}: norm must be "backward", "ortho" or "forward", got {norm!r}.')
     return norm
 
 
+def _integer(name: str, given: str, n: Any) -> int:
+    try:
+        return operator.index(n)
+    except TypeError as e:
+        if isinstance(e, MgefnError):
+            raise  # a traced value, which says so
+        raise ArgumentError(f"{name}: {given} must be an int, got {n!r}.") from None
+
+
 def _length(name: str, n: Any, given: str) -> int:
-    (length,) = integers(name, given, (n,))
+    length = _integer(name, given, n)
     if length < 1:
         raise ShapeError(
             f"{name}: needs at least one point along each transformed axis, got {length}. Pass "
@@ -308,7 +315,7 @@ def irfft2(
 
 
 def _frequencies(name: str, n: Any, dtype: Any) -> tuple[int, Any]:
-    (count,) = integers(name, "n", (n,))
+    count = _integer(name, "n", n)
     if count < 1:
         raise ArgumentError(f"{name}: n must be 1 or more, got {count}.")
     wanted = dtypes.default_float() if dtype is None else dtypes.canonical(dtype)
@@ -317,9 +324,7 @@ def _frequencies(name: str, n: Any, dtype: Any) -> tuple[int, Any]:
     return count, wanted
 
 
-def fftfreq(
-    n: int, d: ArrayLike = 1.0, *, dtype: DTypeLike = None, device: Any = None
-) -> Array:
+def fftfreq(n: int, d: ArrayLike = 1.0, *, dtype: DTypeLike = None, device: Any = None) -> Array:
     """The frequencies of the elements of `fft`, in cycles per unit of the sample distance d.
 
     Args:
@@ -336,9 +341,7 @@ def fftfreq(
     return _divided(numbers, d, count)
 
 
-def rfftfreq(
-    n: int, d: ArrayLike = 1.0, *, dtype: DTypeLike = None, device: Any = None
-) -> Array:
+def rfftfreq(n: int, d: ArrayLike = 1.0, *, dtype: DTypeLike = None, device: Any = None) -> Array:
     """The frequencies of the elements of `rfft`. The arguments are those of `fftfreq`.
 
     Example:
@@ -350,8 +353,11 @@ def rfftfreq(
 
 
 def _divided(numbers: Any, d: Any, n: int) -> Any:
-    (step,) = promoted("fftfreq", (d,))
-    return numbers / (convert(step, numbers.dtype) * n)
+    if d.__class__ in (int, float):
+        step = scalar(d, numbers.dtype)
+    else:
+        step = convert(promoted("fftfreq", (d,))[0], numbers.dtype)
+    return numbers / (step * n)
 
 
 def fftshift(x: ArrayLike, axes: int | Sequence[int] | None = None) -> Array:

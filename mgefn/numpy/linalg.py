@@ -146,6 +146,7 @@ class SVDResult(NamedTuple):
 # -- decompositions -------------------------------------------------------------------------------
 
 
+@api_boundary
 def cholesky(a: ArrayLike, *, upper: bool = False, symmetrize_input: bool = True) -> Array:
     """Cholesky's factor of positive definite matrices: the lower L with L L^H = a.
 
@@ -175,6 +176,7 @@ def cholesky(a: ArrayLike, *, upper: bool = False, symmetrize_input: bool = True
     return adjoint(factor) if upper else factor
 
 
+@api_boundary
 def qr(a: ArrayLike, mode: str = "reduced") -> Any:
     """QR decomposition a = Q R with orthonormal columns in Q and upper triangular R.
 
@@ -206,6 +208,7 @@ def qr(a: ArrayLike, mode: str = "reduced") -> Any:
     return r if mode == "r" else QRResult(q, r)
 
 
+@api_boundary
 def svd(
     a: ArrayLike,
     full_matrices: bool = True,
@@ -257,6 +260,7 @@ def svd(
     return SVDResult(v, absolute(w), adjoint(v * expand_dims(signs, -2)))
 
 
+@api_boundary
 def svdvals(x: ArrayLike, /) -> Array:
     """The singular values of matrices, descending."""
     return _svd.svd(x, compute_uv=False)
@@ -268,6 +272,7 @@ def _lower(name: str, UPLO: Any) -> bool:
     return UPLO in (None, "L", "l")
 
 
+@api_boundary
 def eigh(a: ArrayLike, UPLO: str | None = None, symmetrize_input: bool = True) -> EighResult:
     """Eigenvalues and eigenvectors of Hermitian (real: symmetric) matrices.
 
@@ -297,6 +302,7 @@ def eigh(a: ArrayLike, UPLO: str | None = None, symmetrize_input: bool = True) -
     return EighResult(w, v)
 
 
+@api_boundary
 def eigvalsh(a: ArrayLike, UPLO: str | None = "L", *, symmetrize_input: bool = True) -> Array:
     """The eigenvalues of Hermitian matrices, ascending; see `eigh`."""
     (x,) = matrices("eigvalsh", a, square=1)
@@ -305,6 +311,7 @@ def eigvalsh(a: ArrayLike, UPLO: str | None = "L", *, symmetrize_input: bool = T
     return eigen.eigh_p.bind1(x, lower=_lower("eigvalsh", UPLO), vectors=False)
 
 
+@api_boundary
 def eig(a: ArrayLike) -> EigResult:
     """Eigenvalues and right eigenvectors of general matrices, both complex.
 
@@ -323,6 +330,7 @@ def eig(a: ArrayLike) -> EigResult:
     return EigResult(w, v)
 
 
+@api_boundary
 def eigvals(a: ArrayLike) -> Array:
     """The eigenvalues of general matrices, complex, in LAPACK's order."""
     return eigen.eig(a, compute_left_eigenvectors=False, compute_right_eigenvectors=False)[0]
@@ -331,6 +339,7 @@ def eigvals(a: ArrayLike) -> Array:
 # -- systems and determinants ---------------------------------------------------------------------
 
 
+@api_boundary
 def solve(a: ArrayLike, b: ArrayLike) -> Array:
     """The x with a x = b, by LU decomposition with partial pivoting.
 
@@ -367,6 +376,7 @@ def solve(a: ArrayLike, b: ArrayLike) -> Array:
     return squeeze(out, -1) if vector else out
 
 
+@api_boundary
 def inv(a: ArrayLike) -> Array:
     """The inverse matrices; infinities and NaN for singular ones.
 
@@ -383,6 +393,7 @@ def inv(a: ArrayLike) -> Array:
     return lu.solve_matrices(x, eye(x.shape[-1], x.dtype, x.shape[:-2]))
 
 
+@api_boundary
 def pinv(
     a: ArrayLike, rcond: ArrayLike | None = None, hermitian: bool = False, *, rtol: Any = None
 ) -> Array:
@@ -426,6 +437,7 @@ def _pinv(x: Any, rtol: Any, hermitian: bool = False) -> Any:
     return _svd.pinv_p.bind1(x, limit, hermitian=bool(hermitian))
 
 
+@api_boundary
 def lstsq(
     a: ArrayLike, b: ArrayLike, rcond: Any = None, *, numpy_resid: bool = False
 ) -> tuple[Array, Array, Array, Array]:
@@ -468,6 +480,7 @@ def lstsq(
     return squeeze(solution, -1) if vector else solution, residuals, rank, s
 
 
+@api_boundary
 def det(a: ArrayLike) -> Array:
     """The determinants of matrices.
 
@@ -491,6 +504,7 @@ def det(a: ArrayLike) -> Array:
     return lu.det_p.bind1(x)
 
 
+@api_boundary
 def slogdet(a: ArrayLike, *, method: str | None = None) -> SlogdetResult:
     """Sign and logarithm of the absolute value of determinants, which do not overflow.
 
@@ -522,6 +536,7 @@ def slogdet(a: ArrayLike, *, method: str | None = None) -> SlogdetResult:
     return SlogdetResult(reductions.prod(signs, -1) * parity, reductions.sum(log(size), -1))
 
 
+@api_boundary
 def matrix_rank(
     M: ArrayLike, tol: Any = None, hermitian: bool = False, *, rtol: Any = None
 ) -> Array:
@@ -556,6 +571,7 @@ def matrix_rank(
     return reductions.sum((s > limit).astype(np.int32), -1)
 
 
+@api_boundary
 def cond(x: ArrayLike, p: Any = None) -> Array:
     """Condition numbers of matrices: norm(x) * norm(inv(x)).
 
@@ -583,6 +599,7 @@ def cond(x: ArrayLike, p: Any = None) -> Array:
     return where(logical_and(isnan(ratio), known), math.inf, ratio)
 
 
+@api_boundary
 def tensorinv(a: ArrayLike, ind: int = 2) -> Array:
     """The inverse of `tensordot` with a over its first `ind` dimensions.
 
@@ -609,6 +626,7 @@ def tensorinv(a: ArrayLike, ind: int = 2) -> Array:
     return reshape(inv(flat), (*columns, *rows))
 
 
+@api_boundary
 def tensorsolve(a: ArrayLike, b: ArrayLike, axes: Sequence[int] | None = None) -> Array:
     """The x with tensordot(a, x, x.ndim) = b.
 
@@ -639,6 +657,7 @@ def tensorsolve(a: ArrayLike, b: ArrayLike, axes: Sequence[int] | None = None) -
 # -- norms ----------------------------------------------------------------------------------------
 
 
+@api_boundary
 def norm(x: ArrayLike, ord: Any = None, axis: Axis = None, keepdims: bool = False) -> Array:
     """Norm of vectors or matrices, as numpy.linalg.norm gives it.
 
@@ -750,10 +769,10 @@ def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: Any = "fro") ->
     return _matrix_norm(a, ord, (a.ndim - 2, a.ndim - 1), keepdims)
 
 
-@api_boundary
 # -- products --------------------------------------------------------------------------------------
 
 
+@api_boundary
 def matrix_power(a: ArrayLike, n: int) -> Array:
     """Square matrices to an integer power; n = 0 gives the identity, n < 0 powers of the inverse.
 

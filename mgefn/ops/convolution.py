@@ -21,7 +21,7 @@ from mgefn.core.array_methods import Array, ArrayLike, DTypeLike
 from mgefn.core.avals import ShapedArray, is_undefined
 from mgefn.core.primitive import Primitive
 from mgefn.errors import ArgumentError, DTypeError, ShapeError
-from mgefn.ops.contractions import check_preferred
+from mgefn.ops.contractions import check_preferred, dot_general
 from mgefn.ops.elementwise import convert, eq_p, promoted
 from mgefn.ops.shaping import (
     broadcast_in_dim,
@@ -417,6 +417,7 @@ def _conv_batch(args, bdims, **params):
             x = _merged(x, n, n)
         out = conv_general_dilated_p.bind1(x, w, **params)
         return (_split(out, out_spec[0], size),), (out_spec[0],)
+    assert w_bdim is not None  # one of the two is batched
     groups = features * batches
     if groups == 1:
         out = conv_general_dilated_p.bind1(x, _merged(w, w_bdim, rhs_spec[0]), **params)
@@ -664,7 +665,7 @@ def conv_general_dilated_patches(
     """
     name = "conv_general_dilated_patches"
     (x,) = promoted(name, (lhs,))
-    window = per_axis(name, "filter_shape", tuple(filter_shape), x.ndim - 2)
+    window = per_axis(name, "filter_shape", filter_shape, x.ndim - 2)
     numbers = conv_dimension_numbers(x.shape, (1, 1, *window), dimension_numbers)
     features = x.shape[numbers.lhs_spec[1]]
     places = math.prod(window)
@@ -687,3 +688,40 @@ def conv_general_dilated_patches(
         features,
         preferred=preferred_element_type,
     )
+
+
+def conv_general_dilated_local(
+    lhs: ArrayLike,
+    rhs: ArrayLike,
+    window_strides: Sequence[int],
+    padding: Padding,
+    filter_shape: Sequence[int],
+    lhs_dilation: Sequence[int] | None = None,
+    rhs_dilation: Sequence[int] | None = None,
+    dimension_numbers: Any = None,
+    precision: Any = None,
+) -> Array:
+    """A convolution with a kernel of its own for each place of the output.
+
+    Args:
+        lhs: input of rank n + 2.
+        rhs: shape (output features, features * prod(filter_shape), *output's spatial sizes), in the
+            order of dimension_numbers; the window's places fastest.
+        filter_shape: n sizes of the window.
+        window_strides, padding, lhs_dilation, rhs_dilation, dimension_numbers, precision: as for
+            `conv_general_dilated`.
+    Returns:
+        Array (batch, output features, *spatial), in the order of dimension_numbers.
+    """
+    name = "conv_general_dilated_local"
+    x, w = promoted(name, (lhs, rhs))
+    numbers = conv_dimension_numbers(x.shape, w.shape, dimension_numbers)
+    _, rhs_spec, out_spec = numbers
+    seen = conv_general_dilated_patches(
+        x, filter_shape, window_strides, padding, lhs_dilation, rhs_dilation, numbers
+    )
+    contract = ((rhs_spec[1],), (out_spec[1],))
+    out = dot_general(w, seen, (contract, (rhs_spec[2:], out_spec[2:])))
+    # (*spatial, output features, batch)
+    n = x.ndim - 2
+    return transpose(out, [(n + 1, n, *range(n))[r] for r in inverse_permutation(out_spec)])

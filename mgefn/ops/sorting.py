@@ -321,6 +321,7 @@ def partition(a: ArrayLike, kth: int, axis: int | None = -1) -> Array:
     return sort(x, d)
 
 
+@method("argpartition")
 @api_boundary
 def argpartition(a: ArrayLike, kth: int, axis: int | None = -1) -> Array:
     """The positions that `partition` takes elements from; those that sort the array."""

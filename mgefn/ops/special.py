@@ -1,8 +1,10 @@
-"""Special functions: error, gamma, Bessel, sinc, incomplete gamma and beta, Hurwitz zeta.
+"""Special functions: error, gamma, Bessel, sinc, incomplete gamma and beta, Hurwitz zeta; and the
+primitives of `mgefn.scipy.special`, whose public functions are there.
 
 Derivatives in the argument are closed forms. That of the incomplete gamma function in its order a
 is computed by differentiating its series or continued fraction, and has no derivative of its own;
-those of the incomplete beta function in a and b, and of zeta in x, are not defined here.
+those of the incomplete beta and the hypergeometric functions in their parameters, and of zeta in x,
+are not defined here.
 
 Sources: NIST Digital Library of Mathematical Functions, dlmf.nist.gov, chapters 5, 7, 8, 10 and 25;
 Moshier, Methods and Programs for Mathematical Functions, 1989 (the continued fraction).
@@ -17,10 +19,19 @@ from mgefn.core.array import scalar
 from mgefn.core.array_methods import Array, ArrayLike, method
 from mgefn.errors import UnsupportedError, api_boundary
 from mgefn.ops.elementwise.choice import where
-from mgefn.ops.elementwise.common import FLOAT, INEXACT, elementwise, nary, promoted, unary
+from mgefn.ops.elementwise.common import (
+    COMPLEX,
+    FLOAT,
+    INEXACT,
+    elementwise,
+    nary,
+    promoted,
+    unary,
+)
 from mgefn.ops.elementwise.exponential import exp_p, log1p_p, log_p
-from mgefn.ops.elementwise.rounding import sign_p
+from mgefn.ops.elementwise.rounding import abs_p, sign_p
 from mgefn.ops.elementwise.scale import scale
+from mgefn.ops.elementwise.trigonometric import cos_p, sin_p
 
 # -- error, gamma and Bessel functions, sinc ------------------------------------------------------
 
@@ -226,3 +237,93 @@ def betainc(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Array:
 def zeta(x: ArrayLike, q: ArrayLike) -> Array:
     """Hurwitz zeta function, the sum of (q + k)**-x over k = 0, 1, ..., elementwise; x > 1."""
     return nary(zeta_p, x, q, inexact=True)
+
+
+# -- what mgefn.scipy.special is made of ----------------------------------------------------------
+# Each has a kernel of its own because a composition of the others would lose digits somewhere.
+
+
+def _by_asymptote(x: Any, near: Any, series: Any) -> Any:
+    """near, a difference that cancels for large |x|, replaced there by its series in 1 / x**2."""
+    limit = 10 if x.dtype.itemsize <= 4 else 50
+    far = abs_p.bind1(x) > limit
+    u = 1 / where(far, x * x, limit * limit)
+    return where(far, series(u), near)
+
+
+def _erfcx_slope(y: Any, x: Any) -> Any:
+    def series(u: Any) -> Any:
+        return -u * (1 - 1.5 * u * (1 - 2.5 * u * (1 - 3.5 * u))) / math.sqrt(math.pi)
+
+    near = 2 * x * y - 2 / math.sqrt(math.pi)
+    return where(x > 0, _by_asymptote(x, near, series), near)
+
+
+def _dawsn_slope(y: Any, x: Any) -> Any:
+    def series(u: Any) -> Any:
+        return -0.5 * u * (1 + 1.5 * u * (1 + 2.5 * u * (1 + 3.5 * u)))
+
+    return _by_asymptote(x, 1 - 2 * x * y, series)
+
+
+def _spence_slope(y: Any, x: Any) -> Any:
+    one = x == 1
+    return where(one, -1, log_p.bind1(where(one, 2, x)) / (1 - where(one, 2, x)))
+
+
+gamma_p = elementwise("gamma", FLOAT, lambda y, x: y * digamma_p.bind1(x))
+erfcx_p = elementwise("erfcx", FLOAT, _erfcx_slope)
+ndtri_p = elementwise(
+    "ndtri", FLOAT, lambda y, p: math.sqrt(2 * math.pi) * exp_p.bind1(0.5 * (y * y))
+)
+dawsn_p = elementwise("dawsn", FLOAT, _dawsn_slope)
+spence_p = elementwise("spence", FLOAT, _spence_slope)
+expi_p = elementwise("expi", FLOAT, lambda y, x: exp_p.bind1(x) / x)
+# The order n of expn(n, x) is an integer, of either sign, so there is no slope in it.
+expn_p = elementwise("expn", FLOAT, 0, lambda y, n, x: -expn_p.bind1(n - 1, x))
+fresnel_sin_p = elementwise("fresnel_sin", FLOAT, lambda y, x: sin_p.bind1((math.pi / 2) * (x * x)))
+fresnel_cos_p = elementwise("fresnel_cos", FLOAT, lambda y, x: cos_p.bind1((math.pi / 2) * (x * x)))
+sine_integral_p = elementwise("sine_integral", FLOAT, lambda y, x: sinc_p.bind1(x / math.pi))
+cosine_integral_p = elementwise("cosine_integral", FLOAT, lambda y, x: cos_p.bind1(x) / x)
+# The order n of bessel_j(n, x) is an integer.
+bessel_j_p = elementwise(
+    "bessel_j",
+    FLOAT,
+    0,
+    lambda y, n, x: 0.5 * (bessel_j_p.bind1(n - 1, x) - bessel_j_p.bind1(n + 1, x)),
+)
+
+
+def _owens_t_slope_h(y: Any, h: Any, a: Any) -> Any:
+    return exp_p.bind1(-0.5 * (h * h)) * erf_p.bind1(a * h * math.sqrt(0.5)) * -_HALF_DENSITY
+
+
+def _owens_t_slope_a(y: Any, h: Any, a: Any) -> Any:
+    wide = 1 + a * a
+    return exp_p.bind1(-0.5 * (h * h) * wide) / (2 * math.pi * wide)
+
+
+_HALF_DENSITY = 1 / (2 * math.sqrt(2 * math.pi))
+owens_t_p = elementwise("owens_t", FLOAT, _owens_t_slope_h, _owens_t_slope_a)
+
+hyp1f1_p = elementwise(
+    "hyp1f1",
+    FLOAT,
+    _no_slope("hyp1f1", "a"),
+    _no_slope("hyp1f1", "b"),
+    lambda y, a, b, x: a / b * hyp1f1_p.bind1(a + 1, b + 1, x),
+)
+hyp2f1_p = elementwise(
+    "hyp2f1",
+    FLOAT,
+    _no_slope("hyp2f1", "a"),
+    _no_slope("hyp2f1", "b"),
+    _no_slope("hyp2f1", "c"),
+    lambda y, a, b, c, x: a * b / c * hyp2f1_p.bind1(a + 1, b + 1, c + 1, x),
+)
+
+# Complex functions.
+wofz_p = elementwise("wofz", COMPLEX, lambda y, z: -2 * z * y + 2j / math.sqrt(math.pi))
+complex_lgamma_p = elementwise("complex_lgamma", COMPLEX, lambda y, z: complex_digamma_p.bind1(z))
+complex_digamma_p = elementwise("complex_digamma", COMPLEX)
+complex_digamma_p.no_rule("jvp", "the complex trigamma function has no kernel")

@@ -62,15 +62,15 @@ def integers(name: str, what: str, values: Any) -> tuple[int, ...]:
     except TypeError as e:
         if isinstance(e, MgefnError):
             raise  # a traced value, which says so
-        raise ArgumentError(f"{name}: {what} must be ints, got {values!r}.") from None
+        raise ArgumentError(
+            f"{name}: {what} must be a sequence of ints, got {values!r}. Write (n,) for one axis."
+        ) from None
 
 
 def per_axis(name: str, what: str, values: Any, ndim: int, least: int = 1) -> tuple[int, ...]:
     """A tuple of ndim ints, from a sequence of them; None stands for ones."""
     if values is None:
         return (1,) * ndim
-    if not hasattr(values, "__len__"):
-        raise ArgumentError(f"{name}: {what} must be a sequence of ints, got {values!r}.")
     out = integers(name, what, values)
     if len(out) != ndim:
         raise ShapeError(f"{name}: {what} needs {ndim} entries, one for each axis, got {out}.")
@@ -134,7 +134,7 @@ def window_params(
 ) -> dict[str, Any]:
     """The params of the primitives from what a user gives."""
     n = len(shape)
-    dimensions = per_axis(name, "window_dimensions", tuple(window_dimensions), n)
+    dimensions = per_axis(name, "window_dimensions", window_dimensions, n)
     strides = per_axis(name, "window_strides", window_strides, n)
     base = per_axis(name, "base_dilation", base_dilation, n)
     window = per_axis(name, "window_dilation", window_dilation, n)

@@ -77,7 +77,7 @@ def test_derivatives_are_those_of_the_branch_taken(x):
         lambda f: jit(mgefn.jacrev(grad(f), (0, 1))),
         lambda f: grad(mgefn.checkpoint(f), (0, 1)),
     ):
-        same(run(f)(W, x), run(g)(W, x))
+        same(run(f)(*mgefn.device_put((W, x))), run(g)(*mgefn.device_put((W, x))))
 
 
 def test_derivatives_agree_with_differences():

@@ -427,3 +427,54 @@ def test_associative_scan_messages():
         lax.associative_scan(lambda a, b: a, (np.ones(3), np.ones(4)))
     with pytest.raises(TreeError, match="must return the structure"):
         lax.associative_scan(lambda a, b: (a, b), np.ones(3))
+
+
+# -- loops in the hands of a derivative rule ------------------------------------------------------
+
+
+def _by_rule(f):
+    """f as a custom_jvp function whose rule is f's own jvp: values and tangents go through f."""
+
+    @mgefn.custom_jvp
+    def g(x):
+        return f(x)
+
+    @g.defjvp
+    def _(primals, tangents):
+        y, dot = mgefn.jvp(f, primals, tangents)
+        return y, dot * y / y  # the value must come out as a value
+
+    return g
+
+
+LOOPS = {
+    "scan": lambda x: lax.scan(lambda c, k: (mnp.sin(c * x) + k, c), x, np.arange(3.0))[0],
+    "fori": lambda x: lax.fori_loop(0, 3, lambda i, c: mnp.sin(c * x) + i, x),
+    "cond": jit(lambda x: lax.cond(x > 0, lambda x: mnp.sin(x) * x, lambda x: x**3, x)),
+    "cond-other": jit(lambda x: lax.cond(x < 0, lambda x: 1.0 + 0 * x, mnp.exp, x)),
+    "jit in scan": lambda x: lax.scan(
+        lambda c, _: (jit(lambda c: mnp.sin(c) * c)(c) * x, None), x, None, length=3
+    )[0],
+    "cond in scan": lambda x: lax.scan(
+        lambda c, k: (lax.cond(k > 1, mnp.sin, lambda c: c * x, c), None), x, np.arange(3)
+    )[0],
+}
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_in_a_derivative_rule(name):
+    f = LOOPS[name]
+    x = mnp.asarray(0.7, "float64")
+    for run in (grad, lambda f: jit(grad(f)), mgefn.jacfwd, lambda f: grad(grad(f))):
+        same(run(_by_rule(f))(x), run(f)(x))
+    same(vmap(grad(_by_rule(f)))(x * np.ones(2)), vmap(grad(f))(x * np.ones(2)))
+
+
+def test_while_loop_in_a_derivative_rule():
+    f = lambda x: lax.while_loop(lambda v: v[0] < 3, lambda v: (v[0] + 1, v[1] * x), (0, x))[1]
+    x = mnp.asarray(0.7, "float64")
+    same(mgefn.jvp(_by_rule(f), (x,), (x,)), mgefn.jvp(f, (x,), (x,)))
+    linear = mgefn.linearize(_by_rule(f), x)[1]
+    same(linear(x), mgefn.jvp(f, (x,), (x,))[1])
+    with pytest.raises(ArgumentError, match="reverse mode"):
+        grad(_by_rule(f))(x)

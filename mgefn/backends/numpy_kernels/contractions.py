@@ -1,4 +1,4 @@
-"""Kernels of `ops/contractions.py`: every contraction is one call of numpy.matmul.
+"""Kernels of `ops/contractions/`: every contraction is one call of numpy.matmul.
 
 The operands are seen as stacks of matrices (batch, rows, contracted) and (batch, contracted,
 columns). Merging dimensions into rows, columns or the contracted one needs no copy where their

@@ -9,8 +9,10 @@ Nothing is padded or dilated in memory (see `windows.matched`).
 
 Two layouts of the copy: "columns" [group, n, i * window, outputs], whose product is the output with
 its features first; and "rows" [group, n * outputs, window * i], for features last and for few
-outputs. A kernel with one input feature a group is instead applied place by place, without a copy;
-a window of one place reads the input itself.
+outputs. A window of one place reads the input itself. A kernel with one input feature a group is
+instead applied place by place, without a copy. And where outputs have far fewer features than
+inputs, or the input is dilated, as in the derivative by the input of a strided convolution, the
+input is multiplied with the kernel first, and each place's product added where it belongs.
 
 float16, bfloat16 and float8 are computed in float32. Integers go through float64 (or float32) where
 every partial sum is exact there, as in `contractions`.
@@ -40,7 +42,7 @@ _FEW_OUTPUTS = 32
 # A group with one input feature is applied place by place up to this many places.
 _PLACES = 256
 
-ZERO, PRODUCT, PLACES = range(3)
+ZERO, PRODUCT, PLACES, ADDED = range(4)
 
 
 class Plan(NamedTuple):
@@ -50,7 +52,7 @@ class Plan(NamedTuple):
     each to do at a time.
     """
 
-    way: int  # one of the three above
+    way: int  # one of the four above
     shape: tuple[int, ...]  # of the output, in its own order
     dtype: np.dtype  # of the output
     computed: np.dtype  # of the sums
@@ -94,21 +96,8 @@ def plan(
     window = [w_shape[d] for d in rhs_spec[2:]]
     spatial = out_sizes(sizes, window, window_strides, padding, lhs_dilation, rhs_dilation)
     lows = [low for low, _ in padding]
-    axes = tuple(
-        [
-            Axis(*row)
-            for row in zip(
-                sizes,
-                spatial,
-                window,
-                window_strides,
-                lows,
-                lhs_dilation,
-                rhs_dilation,
-                strict=True,
-            )  # fmt: skip
-        ]
-    )
+    columns = (window, window_strides, lows, lhs_dilation, rhs_dilation)
+    axes = tuple([Axis(*row) for row in zip(sizes, spatial, *columns, strict=True)])
     groups = feature_group_count * batch_group_count
     batch = x_shape[lhs_spec[0]] // batch_group_count
     inputs = w_shape[rhs_spec[1]]
@@ -124,17 +113,19 @@ def plan(
     elif inputs == 1 and groups > 1 and places <= min(positions, _PLACES):
         way = PLACES
     else:
-        way = PRODUCT
+        # What copying and adding take, in units of moving one element; a product costs about 1/16.
+        copied = positions * inputs * (1 + outputs / 16)
+        added = math.prod(sizes) * outputs * (3 + inputs / 16)
+        way = ADDED if places > 1 and added < copied else PRODUCT
     direct = places == 1 and all(a.base_dilation == 1 for a in axes) and all(
         _covers(a) for a in axes
     )  # fmt: skip
     rows = positions < _FEW_OUTPUTS or out_spec[1] == len(out_spec) - 1
     gaps = any(not _is_filled(a) for a in axes)
-    blocks = (
-        _product_blocks(groups, batch, inputs, axes, rows, computed.itemsize)
-        if way == PRODUCT
-        else _places_blocks(groups, batch, outputs, axes, computed.itemsize)
-    )
+    if way == PRODUCT:
+        blocks = _product_blocks(groups, batch, inputs, axes, rows, computed.itemsize)
+    else:
+        blocks = _places_blocks(groups, batch, outputs, axes, computed.itemsize, way == ADDED)
     return Plan(
         way, tuple(shape), out_dtype, computed, axes, groups, batch, inputs, outputs, rows,
         direct, gaps, blocks,
@@ -191,13 +182,23 @@ def _product_blocks(
 
 
 def _places_blocks(
-    groups: int, batch: int, outputs: int, axes: Sequence[Axis], item: int
+    groups: int, batch: int, outputs: int, axes: Sequence[Axis], item: int, added: bool
 ) -> tuple[int, int, int, int, int]:
-    g, n = groups, batch
-    size = outputs * math.prod([a.outputs for a in axes]) * item
-    while g * n * size > _COPY_BYTES and g * n > 1:
-        g, n = (_halved(g), n) if n == 1 else (g, _halved(n))
-    return g, n, 0, 0, 0
+    """Blocks of outputs; with `added`, of the products of all places with all inputs."""
+    g, n, k = groups, batch, axes[0].window if axes else 1
+    size = outputs * math.prod([a.size if added else a.outputs for a in axes]) * item
+    if added:
+        size *= math.prod([a.window for a in axes[1:]])
+    while g * n * size * (k if added else 1) > _COPY_BYTES:
+        if g > 1:
+            g = _halved(g)
+        elif n > 1:
+            n = _halved(n)
+        elif added and k > 1:
+            k = _halved(k)
+        else:
+            break
+    return g, n, 0, 0, k
 
 
 def _ranges(total: int, block: int) -> Iterator[tuple[int, int]]:
@@ -220,6 +221,15 @@ def _conv_temp(in_avals: Any, out_avals: Any, **params: Any) -> int:
         return 0
     item = p.computed.itemsize
     g, n, rows, i, k = p.blocks
+    if p.way == ADDED:
+        made = g * n * p.outputs * item
+        products = made * k * math.prod([a.window for a in p.axes[1:]])
+        products *= math.prod([a.size for a in p.axes])
+        # matmul may copy what BLAS can't take.
+        copies = products // 2 + g * n * p.inputs * math.prod([a.size for a in p.axes]) * item
+        integers = 8 * made // item * p.positions if through is not None else 0
+        total = made * p.positions + products + copies + integers
+        return total + 2 * w.size * item + 2 * BUFFER_ELEMENTS * item
     if p.way == PLACES:
         total = g * n * p.outputs * p.positions * item * 2
         return total + w.size * item + 2 * BUFFER_ELEMENTS * item
@@ -239,7 +249,7 @@ def _conv_temp(in_avals: Any, out_avals: Any, **params: Any) -> int:
 def conv_general_dilated(x, w, *, outs: tuple = (None,), **params: Any) -> tuple:
     out = outs[0]
     p = plan(x.shape, w.shape, x.dtype, **params)
-    if p.computed.kind in "iu" and p.way == PRODUCT:
+    if p.computed.kind in "iu" and p.way in (PRODUCT, ADDED):
         through = _exact_dtype(x, w, p)
         if through is not None:
             p = plan(x.shape, w.shape, x.dtype, **params, through=through)
@@ -252,7 +262,7 @@ def conv_general_dilated(x, w, *, outs: tuple = (None,), **params: Any) -> tuple
     xs = _grouped_input(x.transpose(numbers.lhs_spec), p, params["batch_group_count"])
     ws = _split_second(w.transpose(numbers.rhs_spec), 0, p.groups)
     ys = np.moveaxis(_split_second(out.transpose(numbers.out_spec), 1, p.groups), 1, 0)
-    (_by_places if p.way == PLACES else _by_products)(xs, ws, ys, p)
+    {PLACES: _by_places, ADDED: _by_added, PRODUCT: _by_products}[p.way](xs, ws, ys, p)
     return (out,)
 
 
@@ -283,15 +293,17 @@ def _by_places(xs: np.ndarray, ws: np.ndarray, ys: np.ndarray, p: Plan) -> None:
     weights = ws[:, :, 0].astype(p.computed, copy=False)
     # Views and buffers have one more dimension than x: output features of the group.
     pairs = [[axis.at(k) for k in range(axis.window)] for axis in p.axes]
-    spatial = tuple([a.outputs for a in p.axes])
     g_block, n_block = p.blocks[:2]
-    ones = (1,) * len(spatial)
+    ones = (1,) * len(p.axes)
+    size = g_block * n_block * p.outputs * p.positions
+    total_buffer, product_buffer = np.empty(size, p.computed), np.empty(size, p.computed)
     for g0, g1 in _ranges(p.groups, g_block):
         for n0, n1 in _ranges(p.batch, n_block):
             block = ys[g0:g1, n0:n1]
             shape = block.shape
-            total = np.zeros(shape, p.computed)
-            product = np.empty(shape, p.computed)
+            total = total_buffer[: block.size].reshape(shape)
+            product = product_buffer[: block.size].reshape(shape)
+            total[...] = 0
             for places in itertools.product(*[range(a.window) for a in p.axes]):
                 chosen = [pairs[d][k] for d, k in enumerate(places)]
                 if any(pair is None for pair in chosen):
@@ -307,6 +319,40 @@ def _by_places(xs: np.ndarray, ws: np.ndarray, ys: np.ndarray, p: Plan) -> None:
                 )  # fmt: skip
                 view = total[(..., *written)] if written else total
                 np.add(view, part, out=view)
+            np.copyto(block, total, casting="unsafe")
+
+
+def _by_added(xs: np.ndarray, ws: np.ndarray, ys: np.ndarray, p: Plan) -> None:
+    """Multiply the input with the kernel, and add each place's product where it belongs."""
+    g_block, n_block, _, _, k_block = p.blocks
+    pairs = [[axis.at(k) for k in range(axis.window)] for axis in p.axes]
+    sizes = tuple([a.size for a in p.axes])
+    rest = [a.window for a in p.axes[1:]]
+    # [group, window, m, i]
+    kernel = np.moveaxis(ws.astype(p.computed, copy=False), (1, 2), (-2, -1))
+    for g0, g1 in _ranges(p.groups, g_block):
+        for n0, n1 in _ranges(p.batch, n_block):
+            block = ys[g0:g1, n0:n1]
+            total = np.zeros(block.shape, p.computed)
+            seen = xs[g0:g1, n0:n1].astype(p.computed, copy=False)
+            seen = seen.reshape((g1 - g0, n1 - n0, p.inputs, -1))
+            for k0, k1 in _ranges(p.axes[0].window, k_block):
+                part = kernel[g0:g1, k0:k1].reshape((g1 - g0, 1, -1, p.inputs))
+                made = np.matmul(part, seen)
+                made = made.reshape((g1 - g0, n1 - n0, k1 - k0, *rest, p.outputs, *sizes))
+                for places in itertools.product(range(k0, k1), *map(range, rest)):
+                    chosen = [pairs[d][k] for d, k in enumerate(places)]
+                    if any(pair is None for pair in chosen):
+                        continue
+                    written = tuple([pair[0] for pair in chosen])  # type: ignore[index]
+                    read = tuple([pair[1] for pair in chosen])  # type: ignore[index]
+                    at = (slice(None), slice(None), places[0] - k0, *places[1:], slice(None))
+                    view = total[(..., *written)]
+                    np.add(view, made[(*at, *read)], out=view)
+                del made  # before the next one is made
+            if p.computed.kind == "f" and block.dtype.kind in "iu":
+                # Integers wrap; a cast from float to a narrow integer does not.
+                total = total.astype(np.int64)
             np.copyto(block, total, casting="unsafe")
 
 

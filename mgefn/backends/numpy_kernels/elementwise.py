@@ -1,4 +1,4 @@
-"""Kernels of `ops/elementwise.py` that are more than one NumPy ufunc."""
+"""Kernels of `ops/elementwise/` that are more than one NumPy ufunc."""
 
 from __future__ import annotations
 

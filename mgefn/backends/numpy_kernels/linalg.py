@@ -370,7 +370,7 @@ def eig(a, *, left, right, derivatives, outs: tuple = ()) -> tuple:
             return np.linalg.eig(x)
         import scipy.linalg  # a heavy library, needed by few programs
 
-        return scipy.linalg.eig(x, left=True, right=right)
+        return tuple(scipy.linalg.eig(x, left=True, right=right))
 
     if not left:
         try:

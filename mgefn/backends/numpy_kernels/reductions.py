@@ -1,4 +1,4 @@
-"""Kernels of `ops/reductions.py`.
+"""Kernels of `ops/reductions/`.
 
 float16 and bfloat16 are summed in float32. NumPy adds pairwise along the axis that lies innermost
 in memory and one by one along the others, where long float sums lose digits; along those the sum is

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -176,3 +177,44 @@ class _Iterated(ViaFloat32):
 
 igamma_grad_a = _Iterated(_grad_a)
 random_gamma_grad = _Iterated(_sample_grad)
+
+
+# -- what mgefn.scipy.special is made of
+
+
+def _expn(n: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """Exponential integrals; of negative order -m by the sum m! / x**(m + 1) * Q(m + 1, x)."""
+    import scipy.special as sp  # a heavy library, needed by few programs
+
+    order = 1 - n
+    with np.errstate(all="ignore"):
+        falling = sp.gamma(order) * sp.gammaincc(order, x) / x**order
+        rising = sp.expn(np.where(n < 0, 0, n), x)
+    return np.where(n < 0, falling, rising).astype(x.dtype)
+
+
+def _one_of(name: str, which: int) -> Callable[..., Any]:
+    """One of the two results of a function of scipy.special."""
+
+    def call(x: np.ndarray) -> Any:
+        import scipy.special  # a heavy library, needed by few programs
+
+        return getattr(scipy.special, name)(x)[which]
+
+    return call
+
+
+class _Both(ViaFloat32):
+    """Both results are made before one is chosen, and the branches of expn."""
+
+    def temp_bytes(self, in_avals: Any, out_avals: Any, **params: Any) -> int:
+        return 8 * 8 * out_avals[0].size
+
+
+gamma, erfcx, ndtri, dawsn = _scipy("gamma"), _scipy("erfcx"), _scipy("ndtri"), _scipy("dawsn")
+spence, expi, expn = _scipy("spence"), _scipy("expi"), _Both(_expn)
+fresnel_sin, fresnel_cos = _Both(_one_of("fresnel", 0)), _Both(_one_of("fresnel", 1))
+sine_integral, cosine_integral = _Both(_one_of("sici", 0)), _Both(_one_of("sici", 1))
+bessel_j, owens_t, wofz = _scipy("jv"), _scipy("owens_t"), _scipy("wofz")
+hyp1f1, hyp2f1 = _scipy("hyp1f1"), _scipy("hyp2f1")
+complex_lgamma, complex_digamma = _scipy("loggamma"), _scipy("psi")

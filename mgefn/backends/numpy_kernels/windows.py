@@ -173,8 +173,8 @@ class WindowReduction:
         if wide == x.dtype:
             sizes = sizes[:-1]
         pairs = [a + b for a, b in itertools.pairwise(sizes)]
-        cast = BUFFER_ELEMENTS if wide != x.dtype else 0
-        return (max([*sizes, *pairs], default=0) + cast) * wide.itemsize
+        # NumPy sets up a buffer for each of the three operands.
+        return (max([*sizes, *pairs], default=0) + 3 * BUFFER_ELEMENTS) * wide.itemsize
 
 
 def _is_whole(pair: tuple[slice, slice] | None, outputs: int) -> bool:

@@ -30,7 +30,7 @@ from mgefn.core.array import scalar
 from mgefn.core.array_methods import Array, ArrayLike
 from mgefn.core.avals import ShapedArray
 from mgefn.core.primitive import Primitive
-from mgefn.errors import UnsupportedError
+from mgefn.errors import UnsupportedError, api_boundary
 from mgefn.ops.elementwise import abs as absolute
 from mgefn.ops.elementwise import add_p, complex_p, conj, convert, imag, neg_p, real, where
 from mgefn.ops.reductions import argmax_along, reduce_sum_p
@@ -53,6 +53,7 @@ class EighImplementation(enum.Enum):
     QDWH = "qdwh"
 
 
+@api_boundary
 def eigh(
     x: ArrayLike,
     *,
@@ -126,6 +127,7 @@ class EigImplementation(enum.Enum):
     LAPACK = "lapack"
 
 
+@api_boundary
 def eig(
     x: ArrayLike,
     *,
@@ -179,7 +181,8 @@ def _eig_jvp(primals, tangents, *, left, right, derivatives):
             "not checked. Use eigvals, or eigh for Hermitian matrices, or pass "
             "enable_eigvec_derivs=True to lax.linalg.eig."
         )
-    outs = eig_p.bind(a, left=left, right=True, derivatives=derivatives)
+    # Eigenvalues alone do not depend on how vectors are normalised, nor do their derivatives.
+    outs = eig_p.bind(a, left=left, right=True, derivatives=True)
     w, v = outs[0], outs[-1]
     da = convert(da, v.dtype)
     if not (left or right):
@@ -197,6 +200,8 @@ def _eig_jvp(primals, tangents, *, left, right, derivatives):
 def _vector_tangents(w: Any, v: Any, da: Any) -> tuple[Any, Any]:
     """Tangents of eigenvalues and of eigenvectors of norm 1 whose largest component is real."""
     inner = matmul(solve_matrices(v, da), v)
+    if not v.shape[-1]:
+        return diagonal(inner, 0, -2, -1), inner
     one, zero = scalar(1, w.dtype), scalar(0, w.dtype)
     differences = expand_dims(w, -2) - expand_dims(w, -1)
     apart = differences != zero
@@ -228,6 +233,7 @@ schur_p.no_rule("transpose", "not linear")
 define_stacked_batch(schur_p)
 
 
+@api_boundary
 def schur(
     x: ArrayLike,
     *,

@@ -35,7 +35,7 @@ from mgefn.core.array import as_array, scalar
 from mgefn.core.array_methods import Array, ArrayLike
 from mgefn.core.avals import ShapedArray, Zero
 from mgefn.core.primitive import Primitive
-from mgefn.errors import DTypeError, ShapeError
+from mgefn.errors import DTypeError, ShapeError, api_boundary
 from mgefn.ops.cumulative import cumprod_along
 from mgefn.ops.elementwise import add_p, conj, convert, neg_p, stop_gradient_p, where
 from mgefn.ops.reductions import reduce_sum_p
@@ -62,6 +62,7 @@ lu_p.no_rule("transpose", "not linear")
 define_stacked_batch(lu_p)
 
 
+@api_boundary
 def lu(x: ArrayLike) -> tuple[Array, Array, Array]:
     """LU decomposition with partial pivoting: x[permutation] = L U, as jax.lax.linalg.lu.
 
@@ -140,6 +141,7 @@ lu_pivots_to_permutation_p.no_rule("transpose", "integer output")
 define_stacked_batch(lu_pivots_to_permutation_p)
 
 
+@api_boundary
 def lu_pivots_to_permutation(pivots: ArrayLike, permutation_size: int) -> Array:
     """The order of rows after the exchanges that LU's pivots stand for.
 

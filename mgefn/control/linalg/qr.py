@@ -28,7 +28,7 @@ from mgefn.control.linalg.triangular import triangular_solve_p
 from mgefn.core.array_methods import Array, ArrayLike
 from mgefn.core.avals import ShapedArray, Zero
 from mgefn.core.primitive import Primitive
-from mgefn.errors import ShapeError
+from mgefn.errors import ShapeError, api_boundary
 from mgefn.ops.elementwise import add_p, complex_p, imag_p, neg_p, sub_p
 from mgefn.ops.shaping import (
     broadcast_to_shape,
@@ -59,6 +59,7 @@ householder_product_p.no_rule("transpose", "not linear")
 define_stacked_batch(householder_product_p)
 
 
+@api_boundary
 def qr(x: ArrayLike, *, pivoting: bool = False, full_matrices: bool = True) -> tuple[Array, ...]:
     """QR decomposition x = q r, as jax.lax.linalg.qr.
 
@@ -77,6 +78,7 @@ def qr(x: ArrayLike, *, pivoting: bool = False, full_matrices: bool = True) -> t
     return tuple(qr_p.bind(a, pivoting=bool(pivoting), full_matrices=bool(full_matrices)))
 
 
+@api_boundary
 def householder_product(a: ArrayLike, taus: ArrayLike) -> Array:
     """The first n columns of the product of elementary reflectors, as LAPACK's geqrf leaves them.
 

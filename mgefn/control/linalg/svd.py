@@ -27,7 +27,7 @@ from mgefn.core.array import scalar
 from mgefn.core.array_methods import ArrayLike
 from mgefn.core.avals import ShapedArray, Zero
 from mgefn.core.primitive import Primitive
-from mgefn.errors import ArgumentError, UnsupportedError
+from mgefn.errors import ArgumentError, UnsupportedError, api_boundary
 from mgefn.ops.elementwise import add_p, neg_p, real, sub_p, where
 from mgefn.ops.shaping import expand_dims, slice_in_dim
 
@@ -48,6 +48,7 @@ class SvdAlgorithm(enum.Enum):
     DIVIDE_AND_CONQUER = "divide_and_conquer"
 
 
+@api_boundary
 def svd(
     x: ArrayLike,
     *,

@@ -28,7 +28,7 @@ from mgefn.core.array import scalar
 from mgefn.core.array_methods import Array, ArrayLike
 from mgefn.core.avals import ShapedArray, Zero
 from mgefn.core.primitive import Primitive
-from mgefn.errors import ShapeError
+from mgefn.errors import ShapeError, api_boundary
 from mgefn.ops.elementwise import add_p, conj, neg_p
 from mgefn.ops.shaping import expand_dims, moveaxis, reshape, squeeze
 
@@ -39,6 +39,7 @@ from mgefn.ops.shaping import expand_dims, moveaxis, reshape, squeeze
 triangular_solve_p = Primitive("triangular_solve", weak_result=False)
 
 
+@api_boundary
 def triangular_solve(
     a: ArrayLike,
     b: ArrayLike,
@@ -153,6 +154,7 @@ cholesky_p.no_rule("transpose", "not linear")
 define_stacked_batch(cholesky_p)
 
 
+@api_boundary
 def cholesky(x: ArrayLike, *, symmetrize_input: bool = True) -> Array:
     """The lower triangular L with L L^H = x, for positive definite x, as jax.lax.linalg.cholesky.
 
@@ -203,6 +205,7 @@ def _solve(a: Any, b: Any, left_side: bool, adjoint_a: bool = False) -> Any:
     )
 
 
+@api_boundary
 def cholesky_update(r_matrix: ArrayLike, w_vector: ArrayLike) -> Array:
     """The upper triangular factor of r^T r + w w^T, from that of r^T r.
 
@@ -226,6 +229,7 @@ def cholesky_update(r_matrix: ArrayLike, w_vector: ArrayLike) -> Array:
     return adjoint(cholesky(product, symmetrize_input=False))
 
 
+@api_boundary
 def symmetric_product(
     a_matrix: ArrayLike,
     c_matrix: ArrayLike,

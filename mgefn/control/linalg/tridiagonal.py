@@ -10,7 +10,7 @@ from mgefn.control.linalg.triangular import merged_columns
 from mgefn.core.array_methods import Array, ArrayLike
 from mgefn.core.avals import ShapedArray, Zero
 from mgefn.core.primitive import Primitive
-from mgefn.errors import ArgumentError, ShapeError
+from mgefn.errors import ArgumentError, ShapeError, api_boundary
 from mgefn.ops.elementwise import add_p, neg_p, promoted
 from mgefn.ops.shaping import broadcast_to_shape, concatenate_p, expand_dims, slice_in_dim
 
@@ -18,6 +18,7 @@ from mgefn.ops.shaping import broadcast_to_shape, concatenate_p, expand_dims, sl
 tridiagonal_solve_p = Primitive("tridiagonal_solve", weak_result=False)
 
 
+@api_boundary
 def tridiagonal_solve(
     dl: ArrayLike, d: ArrayLike, du: ArrayLike, b: ArrayLike, *, perturb_singular: bool = False
 ) -> Array:

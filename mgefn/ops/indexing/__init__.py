@@ -1,7 +1,7 @@
 """Indexing: reading and writing elements at places that are static, traced or computed.
 
 `gather.py` holds the general primitives, `slices.py` those of one window, `numpy_index.py`
-x[index], `updates.py` x.at[index], and `select.py` functions that choose or repeat elements.
+x[index], `updates.py` x.at[index], and `select/` functions that choose or repeat elements.
 """
 
 from __future__ import annotations

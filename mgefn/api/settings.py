@@ -1,0 +1,289 @@
+"""Settings as context managers, and what looks at the whole process: caches, arrays, leaks."""
+
+from __future__ import annotations
+
+import gc
+import os
+import platform
+import sys
+from collections.abc import Iterator
+from contextlib import (
+    AbstractContextManager,
+    _GeneratorContextManager,
+    contextmanager,
+    nullcontext,
+)
+from typing import Any
+
+import numpy as np
+
+from mgefn.api.inspection import Device, devices
+from mgefn.api.jit import JitFunction
+from mgefn.config import config
+from mgefn.control import checkpoint, programs
+from mgefn.core.array import ConcreteArray, as_array, described
+from mgefn.core.array_methods import Array
+from mgefn.core.avals import ShapedArray
+from mgefn.core.source import describe, scopes
+from mgefn.core.tracer import Tracer
+from mgefn.errors import ArgumentError, LeakedTracerError, api_boundary, leave_api
+
+# -- settings for a block -------------------------------------------------------------------------
+
+
+@contextmanager
+def enable_x64(new_val: bool = True) -> Iterator[None]:
+    """Within the block Python numbers and constructors without a dtype give 64-bit types.
+
+    Example:
+        >>> with mgefn.enable_x64():
+        ...     mnp.ones(2).dtype
+        dtype('float64')
+    """
+    with config.override(enable_x64=new_val):
+        yield
+
+
+@contextmanager
+def debug_nans(new_val: bool = True) -> Iterator[None]:
+    """Within the block the first operation that makes a NaN raises, also in compiled programs.
+
+    A program whose outputs hold a NaN is run again operation by operation to find the one that made
+    it; its prints and callbacks then happen twice. Outside the block nothing is looked at.
+
+    Raises:
+        NonFiniteError: names the operation and the user's line.
+
+    Example:
+        >>> with mgefn.debug_nans():
+        ...     mgefn.jit(mnp.log)(-1.0)
+        Traceback (most recent call last):
+        mgefn.errors.NonFiniteError: log: must give finite numbers while debug_nans is on, ...
+    """
+    with config.override(debug_nans=new_val):
+        yield
+
+
+@contextmanager
+def debug_infs(new_val: bool = True) -> Iterator[None]:
+    """Within the block the first operation that makes an infinity raises; see `debug_nans`."""
+    with config.override(debug_infs=new_val):
+        yield
+
+
+@contextmanager
+def log_compiles(new_val: bool = True) -> Iterator[None]:
+    """Within the block jit says on stderr what it traces, why, and how long that took."""
+    with config.override(log_compiles=new_val):
+        yield
+
+
+@api_boundary
+def default_device(new_val: Any = None) -> AbstractContextManager[None]:
+    """Within the block new arrays are put on this device.
+
+    Args:
+        new_val: a device of `mgefn.devices()`, its platform such as "cpu", or None for the default.
+
+    Raises:
+        ArgumentError: there is no such device.
+    """
+    known = devices()
+    if new_val is not None and new_val not in known and new_val not in {d.platform for d in known}:
+        raise ArgumentError(
+            f"default_device: needs one of {', '.join(map(str, known))}, got {new_val!r}. See "
+            "mgefn.devices()."
+        )
+    return nullcontext()
+
+
+@api_boundary
+def named_scope(name: str) -> _GeneratorContextManager[None]:
+    """Give the operations of a block, or of a decorated function, a name in programs and errors.
+
+    The names show in `compiled.as_text()` and where a message says which line made a value.
+
+    Args:
+        name: what the scope is called; nested scopes are joined by "/".
+
+    Raises:
+        ArgumentError: name is no str.
+
+    Example:
+        >>> @mgefn.named_scope("encoder")
+        ... def encode(x):
+        ...     return mnp.tanh(x)
+        >>> "in encoder" in mgefn.jit(encode).lower(1.0).compile().as_text()
+        True
+    """
+    if not isinstance(name, str):
+        raise ArgumentError(f"named_scope: the name must be a str, got {described(name)}.")
+    return _scope(name)
+
+
+@contextmanager
+def _scope(name: str) -> Iterator[None]:
+    outer = scopes.path
+    scopes.path = f"{outer}/{name}" if outer else name
+    try:
+        yield
+    finally:
+        scopes.path = outer
+
+
+# -- the whole process ----------------------------------------------------------------------------
+
+
+@contextmanager
+def checking_leaks(new_val: bool = True) -> Iterator[None]:
+    """Raise at the end of the block where a traced value outlived the function that was traced.
+
+    Looks at all objects of the process, so it takes a while.
+
+    Raises:
+        LeakedTracerError: says where each leaked value was made.
+
+    Example:
+        >>> kept = []
+        >>> with mgefn.checking_leaks():
+        ...     mgefn.jit(lambda x: kept.append(x) or x)(1.0)
+        Traceback (most recent call last):
+        mgefn.errors.LeakedTracerError: checking_leaks: 1 traced value outlived its function: ...
+    """
+    if not new_val:
+        yield
+        return
+    gc.collect()
+    before = {id(x) for x in _tracers()}
+    yield
+    gc.collect()
+    found = [x for x in _tracers() if id(x) not in before and not x.interpreter.is_active()]
+    if found:
+        shown = []
+        for x in found[:5]:
+            origin = x.origin()
+            made = "" if origin is None else f" made at {describe(origin)}"
+            shown.append(f"{x.aval}{made} in {x.interpreter.about}")
+        more = "" if len(found) <= 5 else f", and {len(found) - 5} more"
+        what = "1 traced value" if len(found) == 1 else f"{len(found)} traced values"
+        message = (
+            f"checking_leaks: {what} outlived {'its' if len(found) == 1 else 'their'} function: "
+            f"{'; '.join(shown)}{more}. Return it instead of storing it."
+        )
+        del found, x  # the traceback holds this frame
+        try:
+            raise LeakedTracerError(message)
+        except LeakedTracerError as e:
+            leave_api(e)
+            raise
+
+
+def _tracers() -> list[Tracer]:
+    return [x for x in gc.get_objects() if isinstance(x, Tracer)]
+
+
+@api_boundary
+def clear_caches() -> None:
+    """Forget all traced and compiled programs; the next call of each function traces again."""
+    # Through the collector: a registry would cost every jit, and this is called rarely.
+    for x in gc.get_objects():
+        if type(x) is JitFunction:
+            x.clear_cache()
+        elif type(x) is checkpoint.ProgramCache:
+            x.clear()
+    programs.clear()
+    gc.collect()
+
+
+@api_boundary
+def live_arrays(platform: str | None = None) -> list[Array]:
+    """All arrays that are alive in this process.
+
+    Args:
+        platform: only those on this platform, such as "cpu"; None means all.
+    """
+    if platform not in (None, "cpu"):
+        return []
+    return [x for x in gc.get_objects() if x.__class__ is ConcreteArray and not x.is_deleted()]
+
+
+@api_boundary
+def effects_barrier() -> None:
+    """Wait until the effects of all calls, such as printing, have happened.
+
+    They have when a call returns: programs run in the calling thread.
+    """
+
+
+@api_boundary
+def typeof(x: Any) -> ShapedArray:
+    """The type of an array, tracer or number: its shape, dtype and weak type.
+
+    Example:
+        >>> mgefn.typeof(mnp.ones((2, 3)))
+        ShapedArray(f32[2,3])
+    """
+    return as_array(x, "typeof").aval
+
+
+@api_boundary
+def print_environment_info(return_string: bool = False) -> str | None:
+    """Print what a bug report should say of this machine and its libraries.
+
+    Args:
+        return_string: return the text instead.
+    """
+    lines = [f"mgefn: {sys.modules['mgefn'].__version__}", f"numpy: {np.__version__}"]
+    for name in ("scipy", "optree", "ml_dtypes"):
+        module = sys.modules.get(name)
+        lines.append(f"{name}: {'not loaded' if module is None else module.__version__}")
+    lines += [
+        f"python: {sys.version.splitlines()[0]}",
+        f"platform: {platform.platform()}",
+        f"cpus: {os.cpu_count()}",
+        f"devices: {', '.join(map(str, devices()))}",
+        f"settings: {config!r}",
+    ]
+    text = "\n".join(lines)
+    if return_string:
+        return text
+    print(text)
+    return None
+
+
+@api_boundary
+def local_device_count(backend: str | None = None) -> int:
+    """How many devices of a backend this process has."""
+    return len(devices(backend))
+
+
+@api_boundary
+def process_index(backend: str | None = None) -> int:
+    """The number of this process among those that compute together; 0, as it is alone."""
+    return 0
+
+
+@api_boundary
+def process_count(backend: str | None = None) -> int:
+    """How many processes compute together: 1."""
+    return 1
+
+
+__all__ = [
+    "Device",
+    "checking_leaks",
+    "clear_caches",
+    "debug_infs",
+    "debug_nans",
+    "default_device",
+    "effects_barrier",
+    "enable_x64",
+    "live_arrays",
+    "local_device_count",
+    "log_compiles",
+    "named_scope",
+    "print_environment_info",
+    "process_count",
+    "process_index",
+    "typeof",
+]

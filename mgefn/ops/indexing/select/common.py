@@ -1,0 +1,56 @@
+"""Reading the arguments of the index functions: arrays from lists, integers, known values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mgefn import dtypes
+from mgefn.core.array import ConcreteArray, as_array
+from mgefn.core.array_methods import METHODS
+from mgefn.core.tracer import Tracer
+from mgefn.errors import ConcretizationTypeError, DTypeError
+
+BOOL = np.dtype(bool)
+
+
+def array_of(name: str, x: Any) -> Any:
+    """An array also from a list or tuple."""
+    return METHODS["asarray"](x) if isinstance(x, (list, tuple)) else as_array(x, name)
+
+
+def integers_of(name: str, x: Any) -> Any:
+    """An integer array; an empty list counts as one."""
+    if isinstance(x, (list, tuple)) and not len(x):
+        return ConcreteArray(np.zeros(0, np.int32))
+    a = array_of(name, x)
+    if not dtypes.is_integer(a.dtype):
+        raise DTypeError(f"{name}: indices must be integers, got {a.aval}. Cast them with astype.")
+    return a
+
+
+def known(x: Any) -> np.ndarray | None:
+    """The values of an array where they are known, through the boxes of jvp and grad."""
+    while isinstance(x, Tracer):
+        x = x.concrete()
+    return None if x is None else np.asarray(x)
+
+
+def needed(name: str, x: Any, repair: str) -> np.ndarray:
+    value = known(x)
+    if value is None:
+        raise ConcretizationTypeError(
+            f"{name}: needs known values, got the traced {x.aval}, so the size of the result is "
+            f"unknown. {repair}"
+        )
+    return value
+
+
+def constant(data: np.ndarray) -> ConcreteArray:
+    return ConcreteArray(np.asarray(data))
+
+
+def as_size(x: Any) -> int:
+    """Number of elements of anything array-like."""
+    return len(x) if isinstance(x, (list, tuple)) else as_array(x).size

@@ -1,0 +1,97 @@
+"""put and put_along_axis: copies with elements replaced at an array of indices.
+
+Arrays are immutable, so NumPy's functions that write in place are here with `inplace=False`.
+"""
+
+from __future__ import annotations
+
+from mgefn.core.array_methods import Array, ArrayLike
+from mgefn.errors import ArgumentError, ShapeError, api_boundary
+from mgefn.ops.elementwise import clip, convert, remainder
+from mgefn.ops.indexing.gather import GatherScatterMode, ScatterDimensionNumbers, scatter_p
+from mgefn.ops.indexing.select.common import array_of, as_size, integers_of
+from mgefn.ops.indexing.select.rearranging import tile
+from mgefn.ops.indexing.select.taking import aligned_rows, along
+from mgefn.ops.indexing.updates import index_set
+from mgefn.ops.shaping import broadcast_to_shape, reshape
+
+
+@api_boundary
+def put_along_axis(
+    arr: ArrayLike,
+    indices: ArrayLike,
+    values: ArrayLike,
+    axis: int | None,
+    inplace: bool = True,
+    *,
+    mode: str | GatherScatterMode | None = None,
+) -> Array:
+    """A copy of arr with `values` at `indices` along an axis, each row by its own.
+
+    Raises:
+        ArgumentError: inplace is not False; arrays are immutable, so the copy is the result.
+    """
+    if inplace:
+        raise ArgumentError(
+            "put_along_axis: arrays are immutable, so it can't write in place. Write "
+            "x = put_along_axis(x, indices, values, axis, inplace=False)."
+        )
+    x, i = array_of("put_along_axis", arr), integers_of("put_along_axis", indices)
+    v = convert(array_of("put_along_axis", values), x.dtype)
+    original = x.shape
+    if axis is None:
+        x, axis = reshape(x, (x.size,)), 0
+    wide, i, at = aligned_rows("put_along_axis", x, i, axis)
+    if wide.shape != x.shape:
+        raise ShapeError(f"put_along_axis: the indices {i.aval} must broadcast to {x.aval}.")
+    v = broadcast_to_shape(v, i.shape)
+    if 0 in i.shape:
+        return reshape(x, original)
+    _, rows, column, numbers = along(x, i, at)
+    out = scatter_p.bind1(
+        x,
+        column,
+        v,
+        dimension_numbers=ScatterDimensionNumbers((), (at,), (at,), rows, numbers),
+        mode=GatherScatterMode.from_any(mode),
+        indices_are_sorted=False,
+        unique_indices=False,
+    )
+    return reshape(out, original)
+
+
+@api_boundary
+def put(
+    a: ArrayLike, ind: ArrayLike, v: ArrayLike, mode: str | None = None, *, inplace: bool = True
+) -> Array:
+    """A copy of `a` with `v` (repeated as needed) at flat indices.
+
+    Args:
+        a: an array.
+        ind: flat indices.
+        v: values; repeated where there are fewer than indices.
+        mode: None drops what is out of bounds; "clip"; "wrap".
+    Raises:
+        ArgumentError: inplace is not False.
+    """
+    if inplace:
+        raise ArgumentError(
+            "put: arrays are immutable, so it can't write in place. Write "
+            "x = put(x, indices, values, inplace=False)."
+        )
+    x = array_of("put", a)
+    i = reshape(integers_of("put", ind), (-1,)) if as_size(ind) else None
+    values = array_of("put", v)
+    if i is None or not x.size or not values.size:
+        return x
+    values = reshape(values, (values.size,))
+    n = i.shape[0]
+    times = -(-n // values.shape[0])
+    values = tile(values, times)[:n]
+    if mode == "wrap":
+        i = remainder(i, x.size)
+    elif mode == "clip":
+        i = clip(i, 0, x.size - 1)
+    elif mode is not None:
+        raise ArgumentError(f"put: mode must be None, 'clip' or 'wrap', got {mode!r}.")
+    return reshape(index_set(reshape(x, (x.size,)), i, values), x.shape)

@@ -1,0 +1,147 @@
+"""Reductions: sum, product, extrema, logic, argmax, and the statistics made of them.
+
+The primitives take `axes`, increasing and in [0, ndim), and drop these dimensions. Over an empty
+axis they give their identity; that max and min of nothing is an error is the public functions'
+rule. The public functions have NumPy's signatures. `where` leaves elements out of the value and of
+the derivative: what stands in them, NaN included, has no influence on either.
+
+bool and small integers are summed as the default integer, as JAX does. float16 and bfloat16
+accumulate in float32.
+"""
+
+from __future__ import annotations
+
+from mgefn.ops.reductions.common import (
+    BOOL,
+    all_of,
+    any_of,
+    asked_dtype,
+    batch_reduction,
+    checked,
+    dropped,
+    kept_axes,
+    mask_of,
+    masked,
+    no_out,
+    operand_of,
+    reduction,
+    restore_axes,
+    sum_dtype,
+    with_initial,
+)
+from mgefn.ops.reductions.extremes import (
+    amax,
+    amin,
+    argmax,
+    argmax_along,
+    argmax_p,
+    argmin,
+    argmin_along,
+    argmin_p,
+    highest,
+    lowest,
+    max,
+    min,
+    ptp,
+    reduce_max,
+    reduce_max_p,
+    reduce_min,
+    reduce_min_p,
+)
+from mgefn.ops.reductions.log_sums import logsumexp
+from mgefn.ops.reductions.logical import (
+    all,
+    any,
+    reduce_and,
+    reduce_and_p,
+    reduce_or,
+    reduce_or_p,
+    reduce_xor,
+    reduce_xor_p,
+)
+from mgefn.ops.reductions.statistics import average, mean, std, var
+from mgefn.ops.reductions.sums import (
+    count_nonzero,
+    prod,
+    reduce_prod,
+    reduce_prod_p,
+    reduce_sum,
+    reduce_sum_p,
+    sum,
+)
+from mgefn.ops.reductions.without_nan import (
+    nanargmax,
+    nanargmin,
+    nanmax,
+    nanmean,
+    nanmin,
+    nanprod,
+    nanstd,
+    nansum,
+    nanvar,
+)
+
+__all__ = [
+    "BOOL",
+    "all",
+    "all_of",
+    "amax",
+    "amin",
+    "any",
+    "any_of",
+    "argmax",
+    "argmax_along",
+    "argmax_p",
+    "argmin",
+    "argmin_along",
+    "argmin_p",
+    "asked_dtype",
+    "average",
+    "batch_reduction",
+    "checked",
+    "count_nonzero",
+    "dropped",
+    "highest",
+    "kept_axes",
+    "logsumexp",
+    "lowest",
+    "mask_of",
+    "masked",
+    "max",
+    "mean",
+    "min",
+    "nanargmax",
+    "nanargmin",
+    "nanmax",
+    "nanmean",
+    "nanmin",
+    "nanprod",
+    "nanstd",
+    "nansum",
+    "nanvar",
+    "no_out",
+    "operand_of",
+    "prod",
+    "ptp",
+    "reduce_and",
+    "reduce_and_p",
+    "reduce_max",
+    "reduce_max_p",
+    "reduce_min",
+    "reduce_min_p",
+    "reduce_or",
+    "reduce_or_p",
+    "reduce_prod",
+    "reduce_prod_p",
+    "reduce_sum",
+    "reduce_sum_p",
+    "reduce_xor",
+    "reduce_xor_p",
+    "reduction",
+    "restore_axes",
+    "std",
+    "sum",
+    "sum_dtype",
+    "var",
+    "with_initial",
+]

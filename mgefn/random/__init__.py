@@ -1,0 +1,111 @@
+"""Random numbers as functions of a key: the same key gives the same numbers, everywhere.
+
+    key = mgefn.random.key(0)
+    key, subkey = mgefn.random.split(key)
+    x = mgefn.random.normal(subkey, (3,))
+
+A key is an array of two uint32 words, or, for functions that map over keys by `vmap`, a batch of
+them. Use a key once, and split it for more. There is no global state.
+
+The numbers are those of jax.random for the same key (its implementation threefry2x32 with
+jax_threefry_partitionable, the default): bits, uniform, randint and permutation exactly, others up
+to the rounding of erf_inv, log and their kin. Distributions that accept or reject draws (gamma and
+what is made from it, poisson, binomial) compare such rounded numbers, so that a few in ten thousand
+elements may be other draws.
+
+This file only names things. Keys stand in `keys`, uniform numbers in `uniforms`, and so on.
+"""
+
+from __future__ import annotations
+
+from mgefn.random.choices import categorical, choice, permutation
+from mgefn.random.continuous import (
+    cauchy,
+    double_sided_maxwell,
+    exponential,
+    gumbel,
+    laplace,
+    logistic,
+    lognormal,
+    maxwell,
+    normal,
+    pareto,
+    rayleigh,
+    triangular,
+    truncated_normal,
+    wald,
+    weibull_min,
+)
+from mgefn.random.counts import binomial, geometric, multinomial, poisson
+from mgefn.random.gammas import (
+    ball,
+    beta,
+    chisquare,
+    dirichlet,
+    f,
+    gamma,
+    generalized_normal,
+    loggamma,
+    t,
+)
+from mgefn.random.keys import (
+    PRNGKey,
+    clone,
+    fold_in,
+    key,
+    key_data,
+    key_impl,
+    split,
+    wrap_key_data,
+)
+from mgefn.random.uniforms import bernoulli, bits, rademacher, randint, uniform
+from mgefn.random.vectors import multivariate_normal, orthogonal
+
+__all__ = [
+    "PRNGKey",
+    "ball",
+    "bernoulli",
+    "beta",
+    "binomial",
+    "bits",
+    "categorical",
+    "cauchy",
+    "chisquare",
+    "choice",
+    "clone",
+    "dirichlet",
+    "double_sided_maxwell",
+    "exponential",
+    "f",
+    "fold_in",
+    "gamma",
+    "generalized_normal",
+    "geometric",
+    "gumbel",
+    "key",
+    "key_data",
+    "key_impl",
+    "laplace",
+    "loggamma",
+    "logistic",
+    "lognormal",
+    "maxwell",
+    "multinomial",
+    "multivariate_normal",
+    "normal",
+    "orthogonal",
+    "pareto",
+    "permutation",
+    "poisson",
+    "rademacher",
+    "randint",
+    "rayleigh",
+    "split",
+    "t",
+    "triangular",
+    "truncated_normal",
+    "uniform",
+    "wald",
+    "weibull_min",
+    "wrap_key_data",
+]

@@ -1,0 +1,32 @@
+"""The binomial distribution: successes of probability p in n trials."""
+
+from __future__ import annotations
+
+import math
+
+from mgefn import numpy as mnp
+from mgefn.core.array_methods import Array, ArrayLike
+from mgefn.errors import api_boundary
+from mgefn.ops.elementwise import where
+from mgefn.scipy.special import betaln
+from mgefn.scipy.stats.common import floats, log_of_power, not_a_count
+
+__all__ = ["logpmf", "pmf"]
+
+
+@api_boundary
+def logpmf(k: ArrayLike, n: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> Array:
+    """Logarithm of the probability of k."""
+    k, n, p, loc = floats("binom.logpmf", k, n, p, loc)
+    m = k - loc
+    outside = not_a_count(m) | (m > n)
+    m, n = where(outside, 0, m), where(outside, 0, n)
+    ways = -betaln(n - m + 1, m + 1) - mnp.log1p(n)
+    result = ways + log_of_power(m, p) + log_of_power(n - m, 1 - p, -p)
+    return where(outside, -math.inf, result)
+
+
+@api_boundary
+def pmf(k: ArrayLike, n: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> Array:
+    """Probability of k."""
+    return mnp.exp(logpmf(k, n, p, loc))

@@ -1,0 +1,12 @@
+"""A jitted function on its way to a running program: Wrapped, Traced, Lowered, Compiled.
+
+jit(f) -> Wrapped    .trace(x) -> Traced    .lower() -> Lowered    .compile() -> Compiled
+"""
+
+from __future__ import annotations
+
+from mgefn.api.jit import Compiled, JitFunction, Lowered, Traced
+
+Wrapped = JitFunction
+
+__all__ = ["Compiled", "Lowered", "Traced", "Wrapped"]

@@ -1,0 +1,251 @@
+"""Registered classes, and the import of optree.
+
+optree is imported at the first use, and the registrations made before wait for it. They live in its
+namespace "mgefn". `REGISTERED` and optree's registry hold the same classes once it is loaded; both
+change under one lock.
+"""
+
+from __future__ import annotations
+
+import collections
+import importlib
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+from mgefn.errors import TreeError, api_boundary
+from mgefn.tree.keys import GetAttrKey, KeyEntry
+
+T = TypeVar("T")
+C = TypeVar("C", bound=type)
+
+NAMESPACE = "mgefn"
+
+# --- Loading optree ------------------------------------------------------------------------------
+
+# The module, from its first use on.
+_optree: Any = None
+_load_lock = threading.RLock()
+
+
+def load_optree() -> Any:
+    """optree, imported at the first call, which enters the waiting registrations."""
+    global _optree
+    with _load_lock:
+        if _optree is None:
+            # In a thread of its own, where no KeyboardInterrupt can cut it short: an extension
+            # module whose first import is cut short can't be imported again.
+            importing = threading.Thread(target=importlib.import_module, args=("optree",))
+            importing.start()
+            importing.join()
+            import optree  # here, because it costs a sixth of `import numpy`
+
+            for node in REGISTERED.values():
+                _enter(optree, node)
+            _optree = optree
+    return _optree
+
+
+SEQUENCES = (tuple, list, collections.deque)
+DICTS = (dict, collections.OrderedDict, collections.defaultdict)
+
+# --- Registration --------------------------------------------------------------------------------
+
+_BUILTIN_NODES = frozenset({type(None), *SEQUENCES, *DICTS})
+
+
+class _Node:
+    """What is known of a registered class."""
+
+    __slots__ = ("cls", "field_names", "flatten", "unflatten", "with_keys")
+
+    def __init__(
+        self,
+        cls: type,
+        flatten: Callable[[Any], tuple[Iterable[Any], Any]],
+        unflatten: Callable[[Any, Iterable[Any]], Any],
+        with_keys: Callable[[Any], tuple[Iterable[tuple[KeyEntry, Any]], Any]] | None,
+        field_names: tuple[str, ...] | None = None,
+    ) -> None:
+        self.cls = cls
+        self.flatten = flatten
+        self.unflatten = unflatten
+        self.with_keys = with_keys
+        self.field_names = field_names
+
+
+REGISTERED: dict[type, _Node] = {}
+
+
+def _enter(optree: Any, node: _Node) -> None:
+    optree.register_pytree_node(node.cls, node.flatten, node.unflatten, namespace=NAMESPACE)
+
+
+def _register(operation: str, node: _Node) -> None:
+    cls = node.cls
+    if not isinstance(cls, type):
+        raise TreeError(f"{operation}: needs a class, got {cls!r}. Pass the class itself.")
+    with _load_lock:
+        if cls in REGISTERED or cls in _BUILTIN_NODES:
+            raise TreeError(
+                f"{operation}: a class is registered once, and {cls.__qualname__} is one already. "
+                "Remove the second registration."
+            )
+        if _optree is not None:
+            _enter(_optree, node)
+        REGISTERED[cls] = node
+
+
+@api_boundary
+def register_pytree_node(
+    nodetype: type[T],
+    flatten_func: Callable[[T], tuple[Iterable[Any], Any]],
+    unflatten_func: Callable[[Any, Iterable[Any]], T],
+    flatten_with_keys_func: Callable[[T], tuple[Iterable[tuple[KeyEntry, Any]], Any]] | None = None,
+) -> None:
+    """Make a class a node of pytrees.
+
+    Args:
+        nodetype: the class; instances of subclasses stay leaves.
+        flatten_func: node -> (children, metadata); the metadata is hashable and comparable.
+        unflatten_func: (metadata, children) -> node. It must accept any objects as children.
+        flatten_with_keys_func: node -> ((key, child) pairs, metadata), for key paths.
+    Raises:
+        TreeError: the class is a node already.
+    """
+    node = _Node(nodetype, flatten_func, unflatten_func, flatten_with_keys_func)
+    _register("register_pytree_node", node)
+
+
+@api_boundary
+def register_pytree_with_keys(
+    nodetype: type[T],
+    flatten_with_keys: Callable[[T], tuple[Iterable[tuple[KeyEntry, Any]], Any]],
+    unflatten_func: Callable[[Any, Iterable[Any]], T],
+    flatten_func: Callable[[T], tuple[Iterable[Any], Any]] | None = None,
+) -> None:
+    """Make a class a node with keys of its own; see register_pytree_node.
+
+    Without `flatten_func` the keys are made, and dropped, on each flatten.
+    """
+
+    def without_keys(tree: T) -> tuple[Iterable[Any], Any]:
+        pairs, metadata = flatten_with_keys(tree)
+        return [child for _, child in pairs], metadata
+
+    node = _Node(nodetype, flatten_func or without_keys, unflatten_func, flatten_with_keys)
+    _register("register_pytree_with_keys", node)
+
+
+@api_boundary
+def register_pytree_node_class(cls: C) -> C:
+    """Class decorator: a node by its methods tree_flatten(self), giving (children, metadata), and
+    tree_unflatten(metadata, children), a class method.
+    """
+    node = _Node(cls, _method("tree_flatten"), cls.tree_unflatten, None)
+    _register("register_pytree_node_class", node)
+    return cls
+
+
+@api_boundary
+def register_pytree_with_keys_class(cls: C) -> C:
+    """Class decorator: as register_pytree_node_class, with tree_flatten_with_keys(self) too.
+
+    tree_flatten may be left out.
+    """
+    plain = _method("tree_flatten") if hasattr(cls, "tree_flatten") else None
+    register_pytree_with_keys(
+        cls,
+        _method("tree_flatten_with_keys"),
+        cls.tree_unflatten,
+        plain,
+    )
+    return cls
+
+
+def _method(name: str) -> Callable[[Any], Any]:
+    return lambda node: getattr(node, name)()
+
+
+@api_boundary
+def register_static(cls: C) -> C:
+    """Class decorator: instances are nodes without children, part of the structure.
+
+    The class must be hashable and comparable: a treedef compares the instances.
+    """
+    _register("register_static", _Node(cls, lambda x: ((), x), lambda x, _: x, None))
+    return cls
+
+
+@api_boundary
+def register_dataclass(
+    nodetype: C,
+    data_fields: Sequence[str] | None = None,
+    meta_fields: Sequence[str] | None = None,
+    drop_fields: Sequence[str] = (),
+) -> C:
+    """Make a dataclass a node; also a class decorator.
+
+    Args:
+        nodetype: a dataclass, or a class whose constructor takes the fields as keywords.
+        data_fields: names of the attributes that are children.
+        meta_fields: names of those that are part of the structure: static, hashable. When both are
+            None, a field made by dataclasses.field(metadata={"static": True}) is one of these, and
+            the others are data.
+        drop_fields: names of those that are not kept.
+    Returns:
+        The class.
+    Raises:
+        TreeError: a field is missing from the lists, named twice or unknown.
+    """
+    fields = getattr(nodetype, "__dataclass_fields__", None)
+    # The names of pseudo-fields (ClassVar, InitVar) have another _field_type.
+    real = {
+        name: field
+        for name, field in (fields or {}).items()
+        if field.init and field._field_type.name == "_FIELD"
+    }
+    if data_fields is None and meta_fields is None:
+        if fields is None:
+            raise TreeError(
+                f"register_dataclass: {nodetype.__qualname__} is no dataclass, so data_fields and "
+                "meta_fields are needed. Name them, or decorate it with dataclass first."
+            )
+        meta_fields = [name for name, field in real.items() if field.metadata.get("static", False)]
+        data_fields = [name for name in real if name not in meta_fields and name not in drop_fields]
+    if data_fields is None or meta_fields is None:
+        raise TreeError(
+            "register_dataclass: data_fields and meta_fields go together, got one. Pass both."
+        )
+    data, meta = tuple(data_fields), tuple(meta_fields)
+    named = [*data, *meta, *drop_fields]
+    if len(set(named)) != len(named):
+        raise TreeError(
+            f"register_dataclass: each field must be named once, got {named}. Remove one."
+        )
+    if fields is not None and set(named) - set(drop_fields) != set(real) - set(drop_fields):
+        wrong = sorted(set(named).symmetric_difference(real) - set(drop_fields))
+        raise TreeError(
+            f"register_dataclass: data_fields, meta_fields and drop_fields must name the fields of "
+            f"{nodetype.__qualname__}, {list(real)}; they differ in {wrong}. Correct the lists."
+        )
+    keys = tuple(GetAttrKey(name) for name in data)
+
+    def flatten_node(node: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        children = tuple([getattr(node, name) for name in data])
+        return children, tuple([getattr(node, name) for name in meta])
+
+    def flatten_with_keys(node: Any) -> tuple[list[tuple[KeyEntry, Any]], tuple[Any, ...]]:
+        children, metadata = flatten_node(node)
+        return list(zip(keys, children, strict=True)), metadata
+
+    def unflatten_node(metadata: tuple[Any, ...], children: Iterable[Any]) -> Any:
+        values = dict(zip(meta, metadata, strict=True))
+        values.update(zip(data, children, strict=True))
+        return nodetype(**values)
+
+    _register(
+        "register_dataclass",
+        _Node(nodetype, flatten_node, unflatten_node, flatten_with_keys, field_names=data),
+    )
+    return nodetype
