@@ -6,12 +6,9 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from mgefn import debug as debug
 from mgefn import dtypes as dtypes
 from mgefn import errors as errors
-from mgefn import lax as lax
 from mgefn import numpy as numpy
-from mgefn import random as random
 from mgefn import tree as tree
 from mgefn import tree_util as tree_util
 from mgefn.api.batch import vmap as vmap
@@ -41,18 +38,9 @@ from mgefn.api.inspection import named_call as named_call
 from mgefn.api.jit import ShapeDtypeStruct as ShapeDtypeStruct
 from mgefn.api.jit import jit as jit
 from mgefn.backends import numpy_cpu as _numpy_cpu  # noqa: F401  # registers its kernels
-from mgefn.compiler import program as _program  # noqa: F401  # installs the compile hook
 from mgefn.config import config as config
 from mgefn.config import hooks as _hooks
-from mgefn.control.callbacks import io_callback as io_callback
-from mgefn.control.callbacks import pure_callback as pure_callback
-from mgefn.control.checkpoint import checkpoint as checkpoint
-from mgefn.control.checkpoint import checkpoint_name as checkpoint_name
-from mgefn.control.checkpoint import checkpoint_policies as checkpoint_policies
-from mgefn.control.checkpoint import remat as remat
-from mgefn.control.custom_rules import closure_convert as closure_convert
-from mgefn.control.custom_rules import custom_jvp as custom_jvp
-from mgefn.control.custom_rules import custom_vjp as custom_vjp
+from mgefn.core import backends as _backends
 from mgefn.core.array_methods import Array as Array
 from mgefn.dtypes import float0 as float0
 from mgefn.numpy import dispatch as _dispatch
@@ -65,11 +53,14 @@ if TYPE_CHECKING:
     from mgefn import checkify as checkify
     from mgefn import custom_batching as custom_batching
     from mgefn import custom_derivatives as custom_derivatives
+    from mgefn import debug as debug
     from mgefn import experimental as experimental
     from mgefn import flatten_util as flatten_util
+    from mgefn import lax as lax
     from mgefn import memory as memory
     from mgefn import nn as nn
     from mgefn import optim as optim
+    from mgefn import random as random
     from mgefn import scipy as scipy
     from mgefn import sharding as sharding
     from mgefn import stages as stages
@@ -91,6 +82,15 @@ if TYPE_CHECKING:
     from mgefn.api.settings import process_count as process_count
     from mgefn.api.settings import process_index as process_index
     from mgefn.api.settings import typeof as typeof
+    from mgefn.control.callbacks import io_callback as io_callback
+    from mgefn.control.callbacks import pure_callback as pure_callback
+    from mgefn.control.checkpoint import checkpoint as checkpoint
+    from mgefn.control.checkpoint import checkpoint_name as checkpoint_name
+    from mgefn.control.checkpoint import checkpoint_policies as checkpoint_policies
+    from mgefn.control.checkpoint import remat as remat
+    from mgefn.control.custom_rules import closure_convert as closure_convert
+    from mgefn.control.custom_rules import custom_jvp as custom_jvp
+    from mgefn.control.custom_rules import custom_vjp as custom_vjp
     from mgefn.custom_derivatives import custom_gradient as custom_gradient
     from mgefn.sharding import NamedSharding as NamedSharding
     from mgefn.sharding import P as P
@@ -102,11 +102,14 @@ _ON_FIRST_USE = frozenset(
         "checkify",
         "custom_batching",
         "custom_derivatives",
+        "debug",
         "experimental",
         "flatten_util",
+        "lax",
         "memory",
         "nn",
         "optim",
+        "random",
         "scipy",
         "sharding",
         "stages",
@@ -134,6 +137,21 @@ _LENT = {
         "process_index",
         "typeof",
     ),
+    "mgefn.control.callbacks": (
+        "io_callback",
+        "pure_callback",
+    ),
+    "mgefn.control.checkpoint": (
+        "checkpoint",
+        "checkpoint_name",
+        "checkpoint_policies",
+        "remat",
+    ),
+    "mgefn.control.custom_rules": (
+        "closure_convert",
+        "custom_jvp",
+        "custom_vjp",
+    ),
     "mgefn.custom_derivatives": ("custom_gradient",),
     "mgefn.sharding": (
         "NamedSharding",
@@ -142,6 +160,14 @@ _LENT = {
 }
 _LENDERS = {name: module for module, names in _LENT.items() for name in names}
 
+# The compiler, which puts its own hook in this one's place.
+_backends.set_compile_hook(
+    lambda *args, **options: importlib.import_module("mgefn.compiler.program").compile_jaxpr(
+        *args, **options
+    )
+)
+# Kernels of families that few programs need.
+_backends.set_rest_of_tables(lambda: importlib.import_module("mgefn.backends.numpy_cpu_families"))
 # scipy.special.erf(x) finds mgefn.scipy.special.erf, which is above the module that dispatches.
 _dispatch.LOADERS["scipy.special"] = lambda: importlib.import_module("mgefn.scipy.special")
 

@@ -76,18 +76,18 @@ def _kept(forward: ClosedJaxpr, n_outs: int, paths: list[str]) -> list[tuple[Any
 
 
 @api_boundary
-def print_saved_residuals(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
-    """Print what the forward pass of `fun` keeps for its backward pass, one array a line.
+def print_saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+    """Print what the forward pass of `f` keeps for its backward pass, one array a line.
 
     Args:
-        fun: a differentiable function.
+        f: a differentiable function.
         args, kwargs: its arguments; only shapes and dtypes count.
 
     Example:
         >>> mgefn.ad_checkpoint.print_saved_residuals(mgefn.checkpoint(mnp.sin), 1.0)
         f32[] from the argument 0
     """
-    for aval, where in saved_residuals(fun, *args, **kwargs):
+    for aval, where in saved_residuals(f, *args, **kwargs):
         print(f"{aval} {where}")
 
 

@@ -62,7 +62,7 @@ class _Pullback:
 tree.register_pytree_node(
     _Pullback,
     lambda p: (p.values, (p.closed, p.in_tree, p.out_tree)),
-    lambda data, values: _Pullback(*data, list(values)),
+    lambda data, values: _Pullback(data[0], data[1], data[2], list(values)),
 )
 
 

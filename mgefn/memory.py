@@ -6,8 +6,12 @@ to a limit, because asking the system for fresh pages costs more than most kerne
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
+from mgefn.api.jit import JitFunction, jit
 from mgefn.compiler.pool import pool
-from mgefn.compiler.program import frames
+from mgefn.compiler.program import MemoryAnalysis, frames
 from mgefn.errors import ArgumentError, api_boundary
 
 
@@ -47,4 +51,73 @@ def set_limit(limit: int) -> None:
     frames.shrink()
 
 
-__all__ = ["clear", "set_limit", "stats"]
+clear_cache = clear
+
+
+@api_boundary
+def get_allocated_memory() -> int:
+    """Bytes of blocks in use: the slabs of running programs and large outputs that are alive.
+
+    Arrays below 1 MiB and those of eager operations are NumPy's own and not counted.
+    """
+    return pool.allocated_bytes
+
+
+@api_boundary
+def get_max_allocated_memory() -> int:
+    """The highest value of `get_allocated_memory` since the start or the last reset."""
+    return pool.most_allocated
+
+
+@api_boundary
+def get_reserved_memory() -> int:
+    """Bytes of all blocks, those that wait to be used again included."""
+    return pool.reserved_bytes
+
+
+@api_boundary
+def get_max_reserved_memory() -> int:
+    """The highest value of `get_reserved_memory` since the start or the last reset."""
+    return pool.most_reserved
+
+
+@api_boundary
+def reset_max_memory_stats() -> None:
+    """Let `get_max_allocated_memory` and `get_max_reserved_memory` begin at what is held now."""
+    pool.reset_most()
+
+
+@api_boundary
+def plan(f: Callable[..., Any], *args: Any, **kwargs: Any) -> MemoryAnalysis:
+    """The memory that a compiled call would need, before running it.
+
+    Args:
+        f: a function, jitted or not.
+        args, kwargs: its arguments: arrays, or ShapeDtypeStructs that need no memory.
+
+    Returns:
+        A MemoryAnalysis; its peak_memory_in_bytes is the most that the call allocates at one time,
+        arguments not counted.
+
+    Example:
+        >>> big = mgefn.ShapeDtypeStruct((1000, 1000), "float32")
+        >>> mgefn.memory.plan(lambda x: mnp.sin(x).sum(), big).peak_memory_in_bytes > 4_000_000
+        True
+    """
+    jitted = f if isinstance(f, JitFunction) else jit(f)
+    return jitted.lower(*args, **kwargs).compile().memory_analysis()
+
+
+__all__ = [
+    "MemoryAnalysis",
+    "clear",
+    "clear_cache",
+    "get_allocated_memory",
+    "get_max_allocated_memory",
+    "get_max_reserved_memory",
+    "get_reserved_memory",
+    "plan",
+    "reset_max_memory_stats",
+    "set_limit",
+    "stats",
+]

@@ -20,11 +20,23 @@ import numpy as np
 import scipy.special
 
 import mgefn
-from mgefn.control import branching, callbacks, checkpoint, custom_rules, implicit, loops, scan
+from mgefn.control import (
+    branching,
+    callbacks,
+    checkpoint,
+    checks,
+    custom_batching,
+    custom_rules,
+    implicit,
+    linear_call,
+    loops,
+    scan,
+)
 from mgefn.control import reduce as reduce_module
 from mgefn.control.linalg import eigen, lu, qr, spread, svd, triangular, tridiagonal
 from mgefn.core.primitive import Primitive
 from mgefn.interpreters.jit import jit_p
+from mgefn.ops import collectives as co
 from mgefn.ops import contractions as c
 from mgefn.ops import convolution, random_bits, windows
 from mgefn.ops import cumulative as u
@@ -1771,6 +1783,57 @@ for _primitive, _fun in (
         edges=(lambda rng, dtype: normal((), ())(rng, np.dtype("int32")),),
     )
 
+
+
+@custom_batching.custom_vmap
+def _mapped_by_hand(x: Any, y: Any) -> Any:
+    return e.sin(x) * y
+
+
+@_mapped_by_hand.def_vmap
+def _mapped_rule(axis_size: int, in_batched: Any, x: Any, y: Any) -> Any:
+    def whole(v: Any, batched: bool) -> Any:
+        return v if batched else s.broadcast_to(v, (axis_size, *v.shape))
+
+    return e.sin(whole(x, in_batched[0])) * whole(y, in_batched[1]), True
+
+
+row(
+    "custom_vmap_call",
+    custom_batching.custom_vmap_p,
+    mgefn.jit(_mapped_by_hand),
+    lambda x, y: np.sin(x) * y,
+    normal((3, 4), (3, 4)),
+    ("float32", "float64"),
+    edges=(normal((), ()), normal((0, 2), (0, 2))),
+)
+row(
+    "linear_call",
+    linear_call.linear_call_p,
+    lambda x: linear_call.linear_call(lambda k, x: x * k, lambda k, ct: ct * k, 2, x),
+    lambda x: x * 2,
+    normal((3, 4)),
+    ("float32", "float64"),
+    edges=(normal(()), normal((0, 2))),
+    linear=((0,),),
+)
+
+
+def _stated(x: Any, k: Any) -> Any:
+    checks.check((x == x).all(), "never")
+    return x * k
+
+
+row(
+    "check",
+    checks.check_p,
+    _stated,
+    lambda x, k: x * k,
+    lambda rng, dtype: normal((3, 4), (3, 4))(rng, np.dtype("int32")),
+    ("int32",),
+    edges=(lambda rng, dtype: normal((), ())(rng, np.dtype("int32")),),
+)
+
 # -- control flow ---------------------------------------------------------------------------------
 
 # Under jit, so that the index is traced and the primitive is bound.
@@ -2549,5 +2612,45 @@ linalg_row(
     edges=(_tridiagonal(3, (2,)), _tridiagonal(1), _tridiagonal(0), _tridiagonal(2)),
     linear=((3,),),
 )
+
+# -- collectives ----------------------------------------------------------------------------------
+
+# The map resolves them, so a row is the map of a program that holds one.
+
+
+def _mapped(one: Callable[..., Any]) -> Callable[..., Any]:
+    return mgefn.vmap(mgefn.jit(one), axis_name="i")
+
+
+def _repeated(x: Any) -> Any:
+    return np.broadcast_to(x, (3, *x.shape))
+
+
+for _name, _primitive, _one, _whole, _linear in [
+    ("psum", co.psum_p, lambda x: co.psum(x, "i"), lambda x: _repeated(x.sum(0)), True),
+    ("pmax", co.pmax_p, lambda x: co.pmax(x, "i"), lambda x: _repeated(x.max(0)), False),
+    ("pmin", co.pmin_p, lambda x: co.pmin(x, "i"), lambda x: _repeated(x.min(0)), False),
+    ("all_gather", co.all_gather_p, lambda x: co.all_gather(x, "i", axis=1), lambda x: _repeated(
+        np.moveaxis(x, 0, 1)), True),
+    ("psum_scatter", co.psum_scatter_p, lambda x: co.psum_scatter(x, "i"), lambda x: x.sum(0),
+     True),
+    ("all_to_all", co.all_to_all_p, lambda x: co.all_to_all(x, "i", 0, 0),
+     lambda x: np.swapaxes(x, 0, 1), True),
+    ("ppermute", co.ppermute_p, lambda x: co.ppermute(x, "i", [(0, 2), (1, 0)]),
+     lambda x: np.stack([x[1], 0 * x[0], x[0]]), True),
+    ("axis_index", co.axis_index_p, lambda x: x * co.axis_index("i"),
+     lambda x: x * np.arange(3).reshape(3, 1, 1), True),
+]:  # fmt: skip
+    row(
+        _name,
+        _primitive,
+        _mapped(_one),
+        _whole,
+        normal((3, 3, 2)),
+        ("float32", "float64") if not _linear else ("float32", "float64", "complex128"),
+        edges=(normal((3, 3, 0)),),
+        linear=((0,),) if _linear else (),
+        skip={"special": "0 times infinity"} if _name in ("axis_index", "ppermute") else {},
+    )
 
 CASES: tuple[OpCase, ...] = tuple(ROWS)

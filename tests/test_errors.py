@@ -43,6 +43,7 @@ def test_classes_carry_their_message_and_survive_pickling(cls):
         (errors.NonConcreteBooleanIndexError, (errors.ConcretizationTypeError, IndexError)),
         (errors.UnsupportedError, (RuntimeError,)),
         (errors.DonatedBufferError, (RuntimeError,)),
+        (errors.UnboundAxisError, (NameError,)),
     ],
 )
 def test_ported_programs_catch_the_types_they_know(cls, bases):

@@ -32,6 +32,9 @@ LAYERS: dict[int, tuple[str, ...]] = {
         "tree.flattening",
         "tree.paths",
         "tree.partial",
+        "tree.editing",
+        "tree.records",
+        "tree.comparing",
         "tree",
     ),
     1: (
@@ -152,7 +155,12 @@ LAYERS: dict[int, tuple[str, ...]] = {
         "compiler.program",
         "compiler",
     ),
-    6: ("backends.numpy_kernels", "backends.numpy_cpu", "backends"),
+    6: (
+        "backends.numpy_kernels",
+        "backends.numpy_cpu",
+        "backends.numpy_cpu_families",
+        "backends",
+    ),
     7: (
         "api.flat",
         "api.batch",

@@ -26,3 +26,30 @@ def test_idle_memory_is_seen_and_given_back():
 def test_negative_limit():
     with pytest.raises(mgefn.errors.ArgumentError, match="0 or more bytes, got -1"):
         memory.set_limit(-1)
+
+
+def test_peaks_are_those_of_programs_and_large_outputs():
+    x = mgefn.numpy.ones((1000, 1000))
+    f = mgefn.jit(lambda x: mgefn.numpy.sin(x) @ mgefn.numpy.cos(x))
+    memory.clear_cache()
+    held = memory.get_allocated_memory()
+    memory.reset_max_memory_stats()
+    y = f(x)
+    assert memory.get_allocated_memory() - held == y.nbytes
+    peak = memory.get_max_allocated_memory() - held
+    assert peak >= 3 * y.nbytes  # sin x, cos x and the product
+    assert memory.get_max_reserved_memory() >= memory.get_max_allocated_memory()
+    del y
+    assert memory.get_allocated_memory() == held
+    assert memory.get_reserved_memory() > held
+    memory.clear_cache()
+    assert memory.get_reserved_memory() == held
+    memory.reset_max_memory_stats()
+    assert memory.get_max_allocated_memory() == held
+
+
+def test_plan_tells_the_peak_before_running():
+    big = mgefn.ShapeDtypeStruct((1 << 15, 1 << 15), "float32")
+    needs = memory.plan(lambda x: mgefn.numpy.sin(x).sum(), big)
+    assert 4 << 30 <= needs.peak_memory_in_bytes < 5 << 30
+    assert memory.plan(mgefn.jit(lambda x: x + 1), np.ones(3)).output_size_in_bytes == 24

@@ -23,8 +23,13 @@ NAMESPACES = ["mgefn", "mgefn.numpy", "mgefn.lax", "mgefn.random", "mgefn.tree"]
 NAMESPACES += [
     f"mgefn.{m.name}"
     for m in pkgutil.iter_modules(mgefn.__path__)
-    if m.name in ("nn", "optim", "scipy", "data", "export", "debug", "memory", "tree_util")
-]
+    if m.name
+    in {
+        "nn", "optim", "scipy", "data", "export", "debug", "memory", "tree_util", "ad_checkpoint",
+        "checkify", "custom_batching", "custom_derivatives", "flatten_util", "sharding",
+        "test_util",
+    }
+]  # fmt: skip
 NAMESPACES += [
     f"mgefn.numpy.{m}" for m in ("linalg", "fft") if hasattr(mnp, m) and m in mnp.__dict__
 ]

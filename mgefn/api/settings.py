@@ -160,17 +160,18 @@ def checking_leaks(new_val: bool = True) -> Iterator[None]:
     found = [x for x in _tracers() if id(x) not in before and not x.interpreter.is_active()]
     if found:
         shown = []
-        for x in found[:5]:
-            origin = x.origin()
+        for tracer in found[:5]:
+            origin = tracer.origin()
             made = "" if origin is None else f" made at {describe(origin)}"
-            shown.append(f"{x.aval}{made} in {x.interpreter.about}")
+            shown.append(f"{tracer.aval}{made} in {tracer.interpreter.about}")
         more = "" if len(found) <= 5 else f", and {len(found) - 5} more"
         what = "1 traced value" if len(found) == 1 else f"{len(found)} traced values"
         message = (
             f"checking_leaks: {what} outlived {'its' if len(found) == 1 else 'their'} function: "
             f"{'; '.join(shown)}{more}. Return it instead of storing it."
         )
-        del found, x  # the traceback holds this frame
+        tracer = None
+        found.clear()  # the traceback holds this frame
         try:
             raise LeakedTracerError(message)
         except LeakedTracerError as e:

@@ -53,6 +53,9 @@ class Pool:
         self._idle: OrderedDict[int, np.ndarray] = OrderedDict()  # by id, oldest first
         self.idle_bytes = 0
         self.in_use_bytes = 0
+        self.idle_slab_bytes = 0  # of those in use: slabs that wait with their programs
+        self.most_allocated = 0
+        self.most_reserved = 0
         self.reused = 0
         self.allocated = 0
 
@@ -72,9 +75,11 @@ class Pool:
                 self.idle_bytes -= block.nbytes
                 self.in_use_bytes += block.nbytes
                 self.reused += 1
+                self._note()
                 return block
             self.in_use_bytes += size
             self.allocated += 1
+            self._note()
         return np.empty(size, np.uint8)
 
     def give(self, block: np.ndarray) -> None:
@@ -84,6 +89,32 @@ class Pool:
             self._idle[id(block)] = block
             self.idle_bytes += block.nbytes
             self._shrink(self.limit)
+
+    @property
+    def allocated_bytes(self) -> int:
+        """Blocks of running programs, and of outputs that are alive."""
+        return self.in_use_bytes - self.idle_slab_bytes
+
+    @property
+    def reserved_bytes(self) -> int:
+        """All blocks, idle ones included."""
+        return self.in_use_bytes + self.idle_bytes
+
+    def slab_waits(self, nbytes: int) -> None:
+        """A slab of this size is idle now; a negative size: it is in use again."""
+        with self._lock:
+            self.idle_slab_bytes += nbytes
+            self._note()
+
+    def _note(self) -> None:
+        self.most_allocated = max(self.most_allocated, self.allocated_bytes)
+        self.most_reserved = max(self.most_reserved, self.reserved_bytes)
+
+    def reset_most(self) -> None:
+        """Begin anew to look for the highest values."""
+        with self._lock:
+            self.most_allocated = self.allocated_bytes
+            self.most_reserved = self.reserved_bytes
 
     def _shrink(self, limit: int) -> None:
         while self.idle_bytes > limit and self._idle:

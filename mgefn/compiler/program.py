@@ -25,7 +25,7 @@ from mgefn.compiler.passes import optimized
 from mgefn.compiler.pool import LARGE, has_block_alone, pool
 from mgefn.core.array import ConcreteArray
 from mgefn.core.avals import ShapedArray
-from mgefn.core.backends import executable_of, set_compile_hook
+from mgefn.core.backends import executable_of, kernel_of, set_compile_hook
 from mgefn.core.collector import collector_paused
 from mgefn.core.interpreter import interpreter_set_to, quietly, state
 from mgefn.core.jaxpr import Atom, ClosedJaxpr, Eqn, Literal, Var
@@ -100,7 +100,11 @@ class _Frames:
     def __init__(self) -> None:
         self._lock = threading.RLock()  # a finalizer may come back here while it is held
         self._large: OrderedDict[int, tuple[weakref.ref, _Frame]] = OrderedDict()
-        self.bytes = 0
+
+    @property
+    def bytes(self) -> int:
+        """Of all idle slabs."""
+        return pool.idle_slab_bytes
 
     def take(self, program: Executable) -> _Frame | None:
         try:
@@ -110,7 +114,7 @@ class _Frames:
         if frame.slab is not None and frame.slab.nbytes >= LARGE:
             with self._lock:
                 if self._large.pop(id(frame), None) is not None:
-                    self.bytes -= frame.slab.nbytes
+                    pool.slab_waits(-frame.slab.nbytes)
         return frame
 
     def give(self, program: Executable, frame: _Frame) -> None:
@@ -119,7 +123,7 @@ class _Frames:
             return
         with self._lock:
             self._large[id(frame)] = (weakref.ref(program), frame)
-            self.bytes += frame.slab.nbytes
+            pool.slab_waits(frame.slab.nbytes)
         self.shrink()
 
     def shrink(self, limit: int | None = None) -> None:
@@ -128,7 +132,7 @@ class _Frames:
         with self._lock:
             while self.bytes > bound and self._large:
                 _, (owner, old) = self._large.popitem(last=False)
-                self.bytes -= old.slab.nbytes  # type: ignore[union-attr]  # it is large
+                pool.slab_waits(-old.slab.nbytes)  # type: ignore[union-attr]  # it is large
                 alive = owner()
                 if alive is not None:
                     with contextlib.suppress(ValueError):  # another thread has just taken it
@@ -237,7 +241,7 @@ class Executable:
                 contiguous[v] = contiguous[first] and stays_contiguous(eqn)
                 views.add(t)
                 continue
-            own = "block" if "numpy" in eqn.primitive.kernels else "call"
+            own = "call" if kernel_of(eqn.primitive) is None else "block"
             for v in eqn.out_binders:
                 root_of[v], kind[v], contiguous[v] = v, own, True
                 roots[v] = _Root(v.aval, t)

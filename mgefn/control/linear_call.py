@@ -19,8 +19,8 @@ from mgefn.core.primitive import Primitive
 from mgefn.core.source import fun_name, fun_place
 from mgefn.errors import CustomRuleError, UnsupportedError, api_boundary
 from mgefn.interpreters.batching import BatchingInterpreter, to_front
-from mgefn.interpreters.evaluate import eval_jaxpr
 from mgefn.interpreters.jvp import instantiate
+from mgefn.interpreters.linearize import LinearEqn, LinearRecorder, LinearTracer, Node
 from mgefn.interpreters.staging import trace
 
 # operands: residuals, then linear ones. params: jaxpr, of these operands; transposed, of the
@@ -135,12 +135,18 @@ def _inlined(params: dict[str, Any]) -> ClosedJaxpr:
     return params["jaxpr"]
 
 
-def _call(args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
-    return eval_jaxpr(params["jaxpr"].jaxpr, params["jaxpr"].consts, args)
+def _record(recorder: LinearRecorder, args: Sequence[Any], params: dict[str, Any]) -> tuple:
+    """Write a call on tangents to the tape whole: what it holds would lose its transpose."""
+    inputs = [
+        a.node if a.__class__ is LinearTracer and a.interpreter is recorder else a for a in args
+    ]
+    nodes = [Node(a.shape, a.dtype) for a in params["jaxpr"].out_avals]
+    recorder.tape.append(LinearEqn(linear_call_p, inputs, params, nodes))
+    return tuple([LinearTracer(recorder, n) for n in nodes])
 
 
 linear_call_p.inlined = _inlined
-linear_call_p.call = _call
+linear_call_p.record = _record
 
 
 @linear_call_p.def_jvp(symbolic_zeros=True)

@@ -41,7 +41,7 @@ from mgefn.core.array import ConcreteArray, as_array, is_arraylike
 from mgefn.core.avals import ShapedArray, Zero
 from mgefn.core.backends import executable_of
 from mgefn.core.interpreter import interpreter_set_to
-from mgefn.core.jaxpr import ClosedJaxpr, Eqn
+from mgefn.core.jaxpr import ClosedJaxpr, Eqn, named_axes
 from mgefn.core.primitive import Primitive
 from mgefn.core.source import fun_place
 from mgefn.errors import ArgumentError, DTypeError, ShapeError, TreeError, api_boundary
@@ -557,9 +557,11 @@ def _while_batch(interpreter: BatchingInterpreter, values, bdims, params):
         return args[n_consts:], out_bdims  # no example, no step
     consts, state = args[:n_consts], args[n_consts:]
     first = eval_jaxpr(one.jaxpr, one.consts, [*_parts(args, params)[0], *state])[0]
+    # A collective reads the carry of all examples, also of those that are done.
+    together = name is not None and name in named_axes(while_p, params)
     new = body.derive(
         ("while of a batch", test, batched, size, name),
-        lambda: _of_batch(one, many, of_body, may_not_end(body), params),
+        lambda: _of_batch(one, many, of_body, may_not_end(body) and not together, params),
     )
     return while_p.bind(*consts, first, *state, **new)[1:], out_bdims
 

@@ -17,6 +17,9 @@ NAMES: list[str] = []
 
 compile_hook: Callable[..., Any] | None = None
 
+# Loads the tables of families that few programs need; mgefn/__init__.py sets it.
+_load_rest: list[Callable[[], Any]] = []
+
 
 def register(
     name: str, kernels: dict[Primitive, Any], unsupported: dict[Primitive, str] | None = None
@@ -28,6 +31,20 @@ def register(
         primitive.kernels[name] = kernel
     for primitive, reason in (unsupported or {}).items():
         primitive.unsupported[name] = reason
+
+
+def set_rest_of_tables(load: Callable[[], Any]) -> None:
+    """Say how the remaining tables are loaded, for the first primitive that has no kernel yet."""
+    _load_rest[:] = [load]
+
+
+def kernel_of(primitive: Primitive, backend: str = "numpy") -> Any:
+    """The row of a backend's table for a primitive, or None; loads the remaining tables for it."""
+    kernel = primitive.kernels.get(backend)
+    if kernel is None and _load_rest and primitive.evaluate is None and primitive.inlined is None:
+        _load_rest.pop()()
+        kernel = primitive.kernels.get(backend)
+    return kernel
 
 
 def set_compile_hook(hook: Callable[..., Any]) -> None:

@@ -97,8 +97,8 @@ class Primitive:
         self.call: Callable[..., Any] | None = None
         self.slopes: tuple[Callable[..., Any] | int, ...] | None = None
         self.linearize: Callable[..., Any] | None = None
-        # (recorder, args, params) -> outs, some args being tangents in the hands of a jvp rule: what
-        # the others decide must come out as values.
+        # (recorder, args, params) -> outs, some args being tangents in the hands of a jvp rule:
+        # what the others decide must come out as values.
         self.record: Callable[..., Any] | None = None
         self.stage: Callable[..., Any] | None = None
         self.holes: dict[str, str] = {}

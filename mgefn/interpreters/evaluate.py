@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from mgefn.core.array import ConcreteArray, as_array
+from mgefn.core.backends import kernel_of
 from mgefn.core.interpreter import base, interpreter_set_to, quietly, state
 from mgefn.core.jaxpr import eval_jaxpr as eval_jaxpr
 from mgefn.core.jaxpr import last_uses as last_uses
@@ -46,7 +47,7 @@ def evaluate(primitive: Primitive, args: tuple, params: dict[str, Any]) -> tuple
     if primitive.evaluate is not None:
         with interpreter_set_to(None):
             return primitive.evaluate(args, params)
-    kernel = primitive.kernels.get("numpy")
+    kernel = primitive.kernels.get("numpy") or kernel_of(primitive)
     if kernel is None:
         reason = primitive.unsupported.get("numpy", "no kernel is registered")
         raise UnsupportedError(f"{primitive.name}: backend 'numpy' has no kernel: {reason}.")

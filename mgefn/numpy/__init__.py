@@ -10,6 +10,7 @@ their kin from `ops/reductions/`, and so on; what is composed of several stands 
 
 from __future__ import annotations
 
+import importlib
 import math
 import sys
 from typing import TYPE_CHECKING, Any
@@ -62,7 +63,6 @@ from mgefn.dtypes import (
     uint64,
 )
 from mgefn.numpy import dispatch as _dispatch
-from mgefn.numpy import fft, linalg
 from mgefn.numpy.array_api import API_VERSION as __array_api_version__  # noqa: F401  # standard
 from mgefn.numpy.array_api import namespace_info as __array_namespace_info__  # noqa: F401
 from mgefn.numpy.assembling import (
@@ -93,33 +93,6 @@ from mgefn.numpy.assembling import (
     unstack,
     vsplit,
     vstack,
-)
-from mgefn.numpy.calculus import (
-    convolve,
-    correlate,
-    diff,
-    ediff1d,
-    fix,
-    frexp,
-    gcd,
-    gradient,
-    i0,
-    interp,
-    lcm,
-    ldexp,
-    modf,
-    nan_to_num,
-    poly,
-    polyadd,
-    polyder,
-    polyint,
-    polymul,
-    polysub,
-    polyval,
-    real_if_close,
-    spacing,
-    trapezoid,
-    unwrap,
 )
 from mgefn.numpy.creation import (
     arange,
@@ -157,11 +130,6 @@ from mgefn.numpy.creation import (
     zeros,
     zeros_like,
 )
-from mgefn.numpy.functional import (
-    apply_along_axis,
-    apply_over_axes,
-    vectorize,
-)
 from mgefn.numpy.introspection import (
     allclose,
     array_equal,
@@ -180,31 +148,6 @@ from mgefn.numpy.introspection import (
     ndim,
     shape,
     size,
-)
-from mgefn.numpy.sets import (
-    UniqueAll,
-    UniqueCounts,
-    UniqueInverse,
-    intersect1d,
-    isin,
-    setdiff1d,
-    setxor1d,
-    union1d,
-    unique,
-    unique_all,
-    unique_counts,
-    unique_inverse,
-    unique_values,
-)
-from mgefn.numpy.statistics import (
-    bincount,
-    corrcoef,
-    cov,
-    digitize,
-    histogram,
-    histogram2d,
-    histogram_bin_edges,
-    histogramdd,
 )
 from mgefn.ops.contractions import (
     cross,
@@ -409,7 +352,6 @@ from mgefn.ops.sorting import (
     sort,
     sort_complex,
 )
-from mgefn.ops.special import sinc
 
 if TYPE_CHECKING:
     from ml_dtypes import (
@@ -423,6 +365,59 @@ if TYPE_CHECKING:
         float8_e5m2fnuz,
         float8_e8m0fnu,
     )
+
+    from mgefn.numpy import fft as fft
+    from mgefn.numpy import linalg as linalg
+    from mgefn.numpy.calculus import convolve as convolve
+    from mgefn.numpy.calculus import correlate as correlate
+    from mgefn.numpy.calculus import diff as diff
+    from mgefn.numpy.calculus import ediff1d as ediff1d
+    from mgefn.numpy.calculus import fix as fix
+    from mgefn.numpy.calculus import frexp as frexp
+    from mgefn.numpy.calculus import gcd as gcd
+    from mgefn.numpy.calculus import gradient as gradient
+    from mgefn.numpy.calculus import i0 as i0
+    from mgefn.numpy.calculus import interp as interp
+    from mgefn.numpy.calculus import lcm as lcm
+    from mgefn.numpy.calculus import ldexp as ldexp
+    from mgefn.numpy.calculus import modf as modf
+    from mgefn.numpy.calculus import nan_to_num as nan_to_num
+    from mgefn.numpy.calculus import poly as poly
+    from mgefn.numpy.calculus import polyadd as polyadd
+    from mgefn.numpy.calculus import polyder as polyder
+    from mgefn.numpy.calculus import polyint as polyint
+    from mgefn.numpy.calculus import polymul as polymul
+    from mgefn.numpy.calculus import polysub as polysub
+    from mgefn.numpy.calculus import polyval as polyval
+    from mgefn.numpy.calculus import real_if_close as real_if_close
+    from mgefn.numpy.calculus import spacing as spacing
+    from mgefn.numpy.calculus import trapezoid as trapezoid
+    from mgefn.numpy.calculus import unwrap as unwrap
+    from mgefn.numpy.functional import apply_along_axis as apply_along_axis
+    from mgefn.numpy.functional import apply_over_axes as apply_over_axes
+    from mgefn.numpy.functional import vectorize as vectorize
+    from mgefn.numpy.sets import UniqueAll as UniqueAll
+    from mgefn.numpy.sets import UniqueCounts as UniqueCounts
+    from mgefn.numpy.sets import UniqueInverse as UniqueInverse
+    from mgefn.numpy.sets import intersect1d as intersect1d
+    from mgefn.numpy.sets import isin as isin
+    from mgefn.numpy.sets import setdiff1d as setdiff1d
+    from mgefn.numpy.sets import setxor1d as setxor1d
+    from mgefn.numpy.sets import union1d as union1d
+    from mgefn.numpy.sets import unique as unique
+    from mgefn.numpy.sets import unique_all as unique_all
+    from mgefn.numpy.sets import unique_counts as unique_counts
+    from mgefn.numpy.sets import unique_inverse as unique_inverse
+    from mgefn.numpy.sets import unique_values as unique_values
+    from mgefn.numpy.statistics import bincount as bincount
+    from mgefn.numpy.statistics import corrcoef as corrcoef
+    from mgefn.numpy.statistics import cov as cov
+    from mgefn.numpy.statistics import digitize as digitize
+    from mgefn.numpy.statistics import histogram as histogram
+    from mgefn.numpy.statistics import histogram2d as histogram2d
+    from mgefn.numpy.statistics import histogram_bin_edges as histogram_bin_edges
+    from mgefn.numpy.statistics import histogramdd as histogramdd
+    from mgefn.ops.special import sinc as sinc
 
     int_: Any
     uint: Any
@@ -470,13 +465,82 @@ _DEFAULTS = {
 }
 
 
+# module -> names that it lends to this one when they are first asked for
+_LENT = {
+    "mgefn.numpy.calculus": (
+        "convolve",
+        "correlate",
+        "diff",
+        "ediff1d",
+        "fix",
+        "frexp",
+        "gcd",
+        "gradient",
+        "i0",
+        "interp",
+        "lcm",
+        "ldexp",
+        "modf",
+        "nan_to_num",
+        "poly",
+        "polyadd",
+        "polyder",
+        "polyint",
+        "polymul",
+        "polysub",
+        "polyval",
+        "real_if_close",
+        "spacing",
+        "trapezoid",
+        "unwrap",
+    ),
+    "mgefn.numpy.functional": (
+        "apply_along_axis",
+        "apply_over_axes",
+        "vectorize",
+    ),
+    "mgefn.numpy.sets": (
+        "UniqueAll",
+        "UniqueCounts",
+        "UniqueInverse",
+        "intersect1d",
+        "isin",
+        "setdiff1d",
+        "setxor1d",
+        "union1d",
+        "unique",
+        "unique_all",
+        "unique_counts",
+        "unique_inverse",
+        "unique_values",
+    ),
+    "mgefn.numpy.statistics": (
+        "bincount",
+        "corrcoef",
+        "cov",
+        "digitize",
+        "histogram",
+        "histogram2d",
+        "histogram_bin_edges",
+        "histogramdd",
+    ),
+    "mgefn.ops.special": ("sinc",),
+}
+_LENDERS = {name: module for module, names in _LENT.items() for name in names}
+
+
 def __getattr__(name: str) -> Any:
+    if name in _LENDERS:
+        value = globals()[name] = getattr(importlib.import_module(_LENDERS[name]), name)
+        return value
     if name in _DEFAULTS:
         return _DEFAULTS[name]().type
     if name == "uint":
         return uint32 if _DEFAULTS["int_"]().itemsize == 4 else uint64
     if name.startswith(("bfloat", "float8")):
         return getattr(_dtypes, name)
+    if name in ("fft", "linalg"):
+        return importlib.import_module(f"mgefn.numpy.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
@@ -883,4 +947,4 @@ __all__ = [  # noqa: RUF022  (sorted without regard to case)
 ]
 
 # From here on NumPy's functions called with arrays of this package find theirs.
-_dispatch.serve(sys.modules[__name__], linalg, fft)
+_dispatch.serve(sys.modules[__name__])

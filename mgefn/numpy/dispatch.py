@@ -49,14 +49,21 @@ _ALSO_NUMPYS = frozenset(("cbrt", "exp2", "expm1", "log1p"))
 _UFUNCS: dict[np.ufunc, Callable[..., Any]] = {}
 
 
-def serve(numpy: ModuleType, linalg: ModuleType, fft: ModuleType) -> None:
+def _namespace(module: str) -> ModuleType | None:
+    """Our namespace for a module of NumPy's; linalg and fft are loaded when first asked for."""
+    if module in ("numpy.linalg", "numpy.fft") and module not in NAMESPACES:
+        NAMESPACES[module] = getattr(NAMESPACES["numpy"], module.removeprefix("numpy."))
+    return NAMESPACES.get(module)
+
+
+def serve(numpy: ModuleType) -> None:
     """Say where NumPy's functions find theirs; called once, when `mgefn.numpy` is complete."""
-    NAMESPACES.update({"numpy": numpy, "numpy.linalg": linalg, "numpy.fft": fft})
+    NAMESPACES["numpy"] = numpy
     # The ufunc clip, which the method of NumPy arrays calls, stands only where NumPy is built.
     inside = vars(sys.modules.get("numpy._core.umath", np))
     for value in (*vars(np).values(), *inside.values()):
-        if isinstance(value, np.ufunc) and hasattr(numpy, value.__name__):
-            _UFUNCS[value] = getattr(numpy, value.__name__)
+        if isinstance(value, np.ufunc) and value.__name__ in vars(numpy):
+            _UFUNCS[value] = vars(numpy)[value.__name__]
 
 
 # -- arguments and results ------------------------------------------------------------------------
@@ -187,15 +194,20 @@ def _spelled(ufunc: Any, how: str = "__call__") -> str:
 
 
 def _is_special(ufunc: Any) -> bool:
-    # Who holds a ufunc of scipy.special has loaded it.
+    """Is it a ufunc of scipy.special? Who holds one has loaded the module."""
     module = sys.modules.get("scipy.special")
     return module is not None and getattr(module, ufunc.__name__, None) is ufunc
 
 
 def _function_of(ufunc: Any) -> Callable[..., Any] | None:
     fn = _UFUNCS.get(ufunc)
+    if fn is None and getattr(np, ufunc.__name__, None) is ufunc:
+        # One of those that mgefn.numpy loads when they are first asked for.
+        fn = getattr(NAMESPACES["numpy"], ufunc.__name__, None)
+        if fn is not None:
+            _UFUNCS[ufunc] = fn
     if fn is None and _is_special(ufunc):
-        name = ufunc.__name__
+        name = str(ufunc.__name__)
         if name in _ALSO_NUMPYS:
             return getattr(NAMESPACES["numpy"], name)
         load = LOADERS.get("scipy.special")
@@ -472,7 +484,9 @@ def _takes(fn: Callable[..., Any], options: Mapping[str, Any]) -> bool:
         return True
     known = _TAKEN.get(fn)
     if known is None:
-        known = _TAKEN[fn] = frozenset(_parameters(fn)) if len(_TAKEN) < 1024 else frozenset()
+        if len(_TAKEN) >= 1024:
+            _TAKEN.clear()
+        known = _TAKEN[fn] = frozenset(_parameters(fn))
     return options.keys() <= known
 
 
@@ -529,7 +543,7 @@ _COUNTERPARTS: dict[Callable[..., Any], _Counterpart | None] = {}
 def _counterpart(func: Callable[..., Any]) -> _Counterpart | None:
     if func in _COUNTERPARTS:
         return _COUNTERPARTS[func]
-    namespace = NAMESPACES.get(func.__module__)
+    namespace = _namespace(func.__module__)
     fn = getattr(namespace, func.__name__, None) if namespace is not None else None
     found = None
     if callable(fn) and func.__name__ not in _IN_PLACE:

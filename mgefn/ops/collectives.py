@@ -97,7 +97,13 @@ def _array(op: str, x: Any) -> Any:
 # -- primitives -----------------------------------------------------------------------------------
 
 
-def _collective(name: str, resolve: Callable[..., Any], pass_on: Any = None, **kinds: bool) -> Any:
+def _collective(
+    name: str,
+    resolve: Callable[..., Any],
+    pass_on: Any = None,
+    linear: bool = False,
+    constant: bool = False,
+) -> Any:
     """A primitive with params axis_name and axis_size.
 
     Args:
@@ -106,10 +112,12 @@ def _collective(name: str, resolve: Callable[..., Any], pass_on: Any = None, **k
             bdim None where all its examples are the same.
         pass_on: params -> params for the primitive on x with another map's dimension in front;
             None: no param counts dimensions.
-        kinds: fields of the primitive.
+        linear, constant: fields of the primitive.
     """
     # Opaque: the axis is unknown to the compiler, so it must leave the equation alone.
-    primitive = Primitive(name, opaque=True, collective=True, weak_result=False, **kinds)
+    primitive = Primitive(
+        name, opaque=True, collective=True, weak_result=False, linear=linear, constant=constant
+    )
 
     @primitive.def_batch_call
     def batch_collective(interpreter: Interpreter, values, bdims, params):

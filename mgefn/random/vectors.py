@@ -54,6 +54,10 @@ def multivariate_normal(
 
     Raises:
         ShapeError: the sizes of mean and cov do not fit.
+
+    Example:
+        >>> mgefn.random.multivariate_normal(mgefn.random.key(0), mnp.zeros(2), mnp.eye(2))
+        Array([1.622642 , 2.0252647], dtype=float32)
     """
     if method not in ("cholesky", "eigh", "svd"):
         raise ArgumentError(

@@ -22,6 +22,8 @@ Source: optree, optree.readthedocs.io; JAX pytrees, docs.jax.dev/en/latest/pytre
 
 from __future__ import annotations
 
+from mgefn.tree.comparing import PyTree, check, equal, pformat, pprint
+from mgefn.tree.editing import at, empty_node, flatten_dict, unflatten_dict
 from mgefn.tree.flattening import (
     PyTreeDef,
     all,
@@ -54,6 +56,7 @@ from mgefn.tree.keys import (
 from mgefn.tree.nodes import flatten_one_level
 from mgefn.tree.partial import Partial
 from mgefn.tree.paths import flatten_with_path, key_paths, leaves_with_path, map_with_path
+from mgefn.tree.records import dataclass, static
 from mgefn.tree.registry import (
     register_dataclass,
     register_pytree_node,
@@ -70,12 +73,19 @@ __all__ = [
     "KeyEntry",
     "KeyPath",
     "Partial",
+    "PyTree",
     "PyTreeDef",
     "SequenceKey",
     "all",
     "all_leaves",
+    "at",
     "broadcast",
+    "check",
+    "dataclass",
+    "empty_node",
+    "equal",
     "flatten",
+    "flatten_dict",
     "flatten_one_level",
     "flatten_with_path",
     "is_none",
@@ -85,6 +95,8 @@ __all__ = [
     "leaves_with_path",
     "map",
     "map_with_path",
+    "pformat",
+    "pprint",
     "prefix_leaves",
     "reduce",
     "reduce_associative",
@@ -94,6 +106,7 @@ __all__ = [
     "register_pytree_with_keys",
     "register_pytree_with_keys_class",
     "register_static",
+    "static",
     "structure",
     "structure_difference",
     "transpose",
@@ -101,4 +114,5 @@ __all__ = [
     "treedef_is_leaf",
     "treedef_tuple",
     "unflatten",
+    "unflatten_dict",
 ]

@@ -444,9 +444,7 @@ def test_matplotlib() -> None:
 def test_scikit_learn() -> None:
     linear_model = pytest.importorskip("sklearn.linear_model")
     x, y = mnp.asarray(A), mnp.array([1.0, 2.0, 4.0])
-    ours, plain = (
-        linear_model.Ridge(alpha=0.1).fit(a, b) for a, b in ((x, y), (A, np.asarray(y)))
-    )
+    ours, plain = (linear_model.Ridge(alpha=0.1).fit(a, b) for a, b in ((x, y), (A, np.asarray(y))))
     np.testing.assert_allclose(ours.coef_, plain.coef_, rtol=1e-5)
     np.testing.assert_allclose(ours.predict(x), plain.predict(A), rtol=1e-5)
 

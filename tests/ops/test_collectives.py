@@ -435,3 +435,74 @@ def test_a_program_whose_axis_is_gone() -> None:
     primitive = jaxpr.eqns[0].primitive
     with pytest.raises(UnboundAxisError, match="'i'"):
         primitive.bind(mnp.ones(()), axis_name="i", axis_size=4)
+
+
+# -- derivatives of programs ----------------------------------------------------------------------
+
+
+def _scanned(x, total):
+    return lax.scan(lambda c, y: (mnp.sin(total(c)) * 0.3 + c * y, c), x, mnp.arange(3.0) / 3)[0]
+
+
+def _looped(x, total):
+    return lax.fori_loop(0, 3, lambda k, c: c + 0.1 * total(c * c), x)
+
+
+def _checkpointed(x, total):
+    return mgefn.checkpoint(lambda x: mnp.sin(total(x)) * x)(x)
+
+
+def _branched(x, total):
+    return lax.cond(True, lambda x: total(x) * x, lambda x: x, x)
+
+
+@pytest.mark.parametrize("program", [_scanned, _looped, _checkpointed, _branched])
+def test_derivatives_of_programs(program) -> None:
+    """Gradient and Hessian products through control flow, against the same on the whole array."""
+    x, v = X[:, 0, 0].astype(np.float64), X[:, 0, 1].astype(np.float64)
+
+    def whole(x):
+        return program(x, lambda c: mnp.broadcast_to(c.sum(), c.shape)).sum()
+
+    def one(x):
+        return program(x, lambda c: lax.psum(c, "i"))
+
+    def mapped(f):
+        return mgefn.vmap(f, axis_name="i")
+
+    want = mgefn.grad(whole)(x)
+    want_twice = mgefn.jvp(mgefn.grad(whole), (x,), (v,))[1]
+    for f in (one, mgefn.jit(one)):
+        np.testing.assert_allclose(mgefn.grad(lambda x, f=f: mapped(f)(x).sum())(x), want)
+        np.testing.assert_allclose(mapped(mgefn.grad(f))(x), want)
+        twice = mapped(lambda x, v, f=f: mgefn.jvp(mgefn.grad(f), (x,), (v,))[1])(x, v)
+        np.testing.assert_allclose(twice, want_twice)
+
+
+def test_a_branch_that_differs_between_examples_has_derivatives() -> None:
+    x = X[:, 0, 0].astype(np.float64)
+
+    def one(x):
+        return lax.cond(x > 0, lambda x: lax.psum(x, "i") ** 2, lambda x: lax.psum(x, "i") * 3, x)
+
+    want = np.full(3, np.where(x > 0, 2 * x.sum(), 3).sum())
+    outside = mgefn.grad(lambda x: mgefn.vmap(one, axis_name="i")(x).sum())(x)
+    np.testing.assert_allclose(outside, want)
+    np.testing.assert_allclose(mgefn.vmap(mgefn.grad(one), axis_name="i")(x), want)
+
+
+def test_a_loop_in_a_loop_sees_the_examples_that_are_done() -> None:
+    def one(n):
+        def body(state):
+            k, total = state
+            inner = lax.while_loop(lambda j: j < 2, lambda j: j + 1, 0)
+            return k + 1, total + lax.psum(k, "i") + 0 * inner
+
+        return lax.while_loop(lambda s: s[0] < n, body, (0, 0))[1]
+
+    n = np.array([1, 2, 3])
+    k, total = np.zeros(3, int), np.zeros(3, int)
+    while (k < n).any():
+        runs = k < n
+        k, total = np.where(runs, k + 1, k), np.where(runs, total + k.sum(), total)
+    np.testing.assert_array_equal(mgefn.vmap(one, axis_name="i")(n), total)

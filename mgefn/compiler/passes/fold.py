@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mgefn.core.array import ConcreteArray
+from mgefn.core.backends import kernel_of
 from mgefn.core.interpreter import base
 from mgefn.core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Literal, Var
 
@@ -40,7 +41,7 @@ def fold_constants(closed: ClosedJaxpr) -> ClosedJaxpr:
 
 def _foldable(eqn: Eqn, inputs: list[Atom], known: dict[Var, Any]) -> bool:
     p = eqn.primitive
-    if p.effect or p.opaque or not inputs or "numpy" not in p.kernels or p.evaluate is not None:
+    if p.effect or p.opaque or not inputs or p.evaluate is not None or kernel_of(p) is None:
         return False
     for a in inputs:
         if isinstance(a, Literal):
