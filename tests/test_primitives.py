@@ -18,6 +18,7 @@ import pytest
 
 import mgefn
 from mgefn.core.avals import ShapedArray
+from mgefn.core.backends import kernel_of
 from mgefn.core.primitive import RULE_KINDS, Primitive
 from mgefn.ops.elementwise import (
     add_p,
@@ -65,7 +66,7 @@ def holes(primitive: Primitive) -> list[str]:
             assert declared is None, f"{primitive.name}: has a {kind} rule and declares none"
         elif not declared:
             missing.append(kind)
-    has_kernel = "numpy" in primitive.kernels or primitive.evaluate is not None
+    has_kernel = kernel_of(primitive) is not None or primitive.evaluate is not None
     if not has_kernel and not primitive.unsupported.get("numpy"):
         missing.append("numpy kernel")
     return missing
@@ -76,7 +77,7 @@ def table() -> str:
     lines = []
     for p in primitives():
         cells = ["yes" if p.has_rule(kind) else p.holes.get(kind, "?") for kind in RULE_KINDS]
-        kernel = "numpy" in p.kernels or p.evaluate is not None
+        kernel = kernel_of(p) is not None or p.evaluate is not None
         cells.append("yes" if kernel else p.unsupported.get("numpy", "?"))
         lines.append(f"{p.name:28}" + "".join(f"{cell[:20]:22}" for cell in cells))
     head = "".join(f"{name:22}" for name in (*RULE_KINDS, "numpy kernel"))

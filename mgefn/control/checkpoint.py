@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mgefn import tree
+from mgefn.config import config
 from mgefn.control.custom_rules import closes_over_tracers
 from mgefn.core.array import as_array, described, is_arraylike
 from mgefn.core.avals import ShapedArray, Zero, is_undefined
@@ -455,7 +456,7 @@ def checkpoint(
         leaves, in_tree = tree.flatten((dynamic, kwargs))
         operands = [as_array(x, about) for x in leaves]
         avals = [x.aval for x in operands]
-        key = (in_tree, tuple(avals), static_args, bound_axes())
+        key = (in_tree, tuple(avals), static_args, config.trace_key, bound_axes())
         try:
             found = cache.get(key)
         except TypeError:

@@ -19,7 +19,7 @@ from mgefn.core.array import as_array, scalar
 from mgefn.core.jaxpr import ClosedJaxpr
 from mgefn.core.primitive import Primitive
 from mgefn.core.tracer import Tracer
-from mgefn.errors import ArgumentError, ShapeError
+from mgefn.errors import ArgumentError, ShapeError, api_boundary
 from mgefn.ops.elementwise import (
     add_p,
     and_p,
@@ -44,6 +44,7 @@ from mgefn.ops.windows import (
 )
 
 
+@api_boundary
 def reduce_window(
     operand: Any,
     init_value: Any,

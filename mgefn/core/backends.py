@@ -41,7 +41,7 @@ def set_rest_of_tables(load: Callable[[], Any]) -> None:
 def kernel_of(primitive: Primitive, backend: str = "numpy") -> Any:
     """The row of a backend's table for a primitive, or None; loads the remaining tables for it."""
     kernel = primitive.kernels.get(backend)
-    if kernel is None and _load_rest and primitive.evaluate is None and primitive.inlined is None:
+    if kernel is None and _load_rest and primitive.inlined is None:
         _load_rest.pop()()
         kernel = primitive.kernels.get(backend)
     return kernel

@@ -13,7 +13,7 @@ from mgefn.control.reduce_window import reduce_window
 from mgefn.core.array import scalar
 from mgefn.core.array_methods import Array, ArrayLike
 from mgefn.core.primitive import Primitive
-from mgefn.errors import ShapeError
+from mgefn.errors import ShapeError, api_boundary
 from mgefn.ops.elementwise import promoted
 from mgefn.ops.shaping import full_like_aval
 from mgefn.ops.windows import (
@@ -27,6 +27,7 @@ from mgefn.ops.windows import (
 )
 
 
+@api_boundary
 def pool(
     inputs: ArrayLike,
     init: ArrayLike,
@@ -79,6 +80,7 @@ def _reduced(primitive: Primitive, name: str, inputs: Any, *args: Any) -> Any:
     return reduced_windows(name, primitive, x, window, steps, pads)
 
 
+@api_boundary
 def avg_pool(
     inputs: ArrayLike,
     window_shape: Sequence[int],
@@ -110,6 +112,7 @@ def avg_pool(
     return total / _reduced(reduce_window_sum_p, "avg_pool", ones, window_shape, strides, padding)
 
 
+@api_boundary
 def max_pool(
     inputs: ArrayLike,
     window_shape: Sequence[int],
@@ -130,6 +133,7 @@ def max_pool(
     return _reduced(reduce_window_max_p, "max_pool", inputs, window_shape, strides, padding)
 
 
+@api_boundary
 def min_pool(
     inputs: ArrayLike,
     window_shape: Sequence[int],

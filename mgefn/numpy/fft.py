@@ -14,7 +14,7 @@ from typing import Any
 from mgefn import dtypes
 from mgefn.core.array import scalar
 from mgefn.core.array_methods import Array, ArrayLike, DTypeLike
-from mgefn.errors import ArgumentError, AxisError, DTypeError, MgefnError, ShapeError
+from mgefn.errors import ArgumentError, AxisError, DTypeError, MgefnError, ShapeError, api_boundary
 from mgefn.numpy.creation import arange
 from mgefn.ops.elementwise import conj, convert, mul_p, promoted
 from mgefn.ops.fft import FftType, transformed
@@ -148,6 +148,7 @@ def _one(name: str, kind: FftType, a: Any, n: Any, axis: Any, norm: Any) -> Any:
 # -- one axis -------------------------------------------------------------------------------------
 
 
+@api_boundary
 def fft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """Fourier transform along an axis, X[k] = sum over j of a[j] exp(-2 pi i j k / n).
 
@@ -168,11 +169,13 @@ def fft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = N
     return _one("fft", FftType.FFT, a, n, axis, norm)
 
 
+@api_boundary
 def ifft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """Inverse of `fft`, which see for the arguments."""
     return _one("ifft", FftType.IFFT, a, n, axis, norm)
 
 
+@api_boundary
 def rfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """Fourier transform of a real array: the first n // 2 + 1 elements of what `fft` gives.
 
@@ -185,6 +188,7 @@ def rfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = 
     return _one("rfft", FftType.RFFT, a, n, axis, norm)
 
 
+@api_boundary
 def irfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """Inverse of `rfft`: real, from the first n // 2 + 1 elements of a transform.
 
@@ -198,6 +202,7 @@ def irfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None =
     return _one("irfft", FftType.IRFFT, a, n, axis, norm)
 
 
+@api_boundary
 def hfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """Transform of an array with Hermitian symmetry, of which a is the first half: real.
 
@@ -208,6 +213,7 @@ def hfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = 
     return _one("hfft", FftType.IRFFT, conj(x), n, axis, mode)
 
 
+@api_boundary
 def ihfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """Inverse of `hfft`. The arguments are those of `rfft`."""
     mode = _OPPOSITE[_norm("ihfft", norm)]
@@ -217,6 +223,7 @@ def ihfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None =
 # -- several axes ---------------------------------------------------------------------------------
 
 
+@api_boundary
 def fftn(
     a: ArrayLike,
     s: Sequence[int] | None = None,
@@ -234,6 +241,7 @@ def fftn(
     return _transform("fftn", FftType.FFT, a, s, axes, norm, "s")
 
 
+@api_boundary
 def ifftn(
     a: ArrayLike,
     s: Sequence[int] | None = None,
@@ -244,6 +252,7 @@ def ifftn(
     return _transform("ifftn", FftType.IFFT, a, s, axes, norm, "s")
 
 
+@api_boundary
 def rfftn(
     a: ArrayLike,
     s: Sequence[int] | None = None,
@@ -254,6 +263,7 @@ def rfftn(
     return _transform("rfftn", FftType.RFFT, a, s, axes, norm, "s")
 
 
+@api_boundary
 def irfftn(
     a: ArrayLike,
     s: Sequence[int] | None = None,
@@ -271,6 +281,7 @@ def irfftn(
     return _transform("irfftn", FftType.IRFFT, a, s, axes, norm, "s")
 
 
+@api_boundary
 def fft2(
     a: ArrayLike,
     s: Sequence[int] | None = None,
@@ -281,6 +292,7 @@ def fft2(
     return _transform("fft2", FftType.FFT, a, s, axes, norm, "s")
 
 
+@api_boundary
 def ifft2(
     a: ArrayLike,
     s: Sequence[int] | None = None,
@@ -291,6 +303,7 @@ def ifft2(
     return _transform("ifft2", FftType.IFFT, a, s, axes, norm, "s")
 
 
+@api_boundary
 def rfft2(
     a: ArrayLike,
     s: Sequence[int] | None = None,
@@ -301,6 +314,7 @@ def rfft2(
     return _transform("rfft2", FftType.RFFT, a, s, axes, norm, "s")
 
 
+@api_boundary
 def irfft2(
     a: ArrayLike,
     s: Sequence[int] | None = None,
@@ -324,6 +338,7 @@ def _frequencies(name: str, n: Any, dtype: Any) -> tuple[int, Any]:
     return count, wanted
 
 
+@api_boundary
 def fftfreq(n: int, d: ArrayLike = 1.0, *, dtype: DTypeLike = None, device: Any = None) -> Array:
     """The frequencies of the elements of `fft`, in cycles per unit of the sample distance d.
 
@@ -341,6 +356,7 @@ def fftfreq(n: int, d: ArrayLike = 1.0, *, dtype: DTypeLike = None, device: Any 
     return _divided(numbers, d, count)
 
 
+@api_boundary
 def rfftfreq(n: int, d: ArrayLike = 1.0, *, dtype: DTypeLike = None, device: Any = None) -> Array:
     """The frequencies of the elements of `rfft`. The arguments are those of `fftfreq`.
 
@@ -360,6 +376,7 @@ def _divided(numbers: Any, d: Any, n: int) -> Any:
     return numbers / (step * n)
 
 
+@api_boundary
 def fftshift(x: ArrayLike, axes: int | Sequence[int] | None = None) -> Array:
     """Move the zero frequency to the middle of axes (None: all).
 
@@ -370,6 +387,7 @@ def fftshift(x: ArrayLike, axes: int | Sequence[int] | None = None) -> Array:
     return _shifted("fftshift", x, axes, 1)
 
 
+@api_boundary
 def ifftshift(x: ArrayLike, axes: int | Sequence[int] | None = None) -> Array:
     """Inverse of `fftshift`."""
     return _shifted("ifftshift", x, axes, -1)

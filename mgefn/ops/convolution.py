@@ -20,7 +20,7 @@ from mgefn import dtypes
 from mgefn.core.array_methods import Array, ArrayLike, DTypeLike
 from mgefn.core.avals import ShapedArray, is_undefined
 from mgefn.core.primitive import Primitive
-from mgefn.errors import ArgumentError, DTypeError, ShapeError
+from mgefn.errors import ArgumentError, DTypeError, ShapeError, api_boundary
 from mgefn.ops.contractions import check_preferred, dot_general
 from mgefn.ops.elementwise import convert, eq_p, promoted
 from mgefn.ops.shaping import (
@@ -61,6 +61,7 @@ class ConvDimensionNumbers(NamedTuple):
 conv_general_dilated_p = Primitive("conv_general_dilated", bilinear=True)
 
 
+@api_boundary
 def conv_general_dilated(
     lhs: ArrayLike,
     rhs: ArrayLike,
@@ -444,6 +445,7 @@ def _no_examples(x: Any, w: Any, x_bdim: Any, w_bdim: Any, params: dict[str, Any
 # -- dimension numbers ----------------------------------------------------------------------------
 
 
+@api_boundary
 def conv_dimension_numbers(
     lhs_shape: Sequence[int], rhs_shape: Sequence[int], dimension_numbers: Any
 ) -> ConvDimensionNumbers:
@@ -513,6 +515,7 @@ def conv_dimension_numbers(
 # -- special cases --------------------------------------------------------------------------------
 
 
+@api_boundary
 def conv(
     lhs: ArrayLike,
     rhs: ArrayLike,
@@ -528,6 +531,7 @@ def conv(
     return _conv("conv", lhs, rhs, window_strides, padding, preferred=preferred_element_type)
 
 
+@api_boundary
 def conv_with_general_padding(
     lhs: ArrayLike,
     rhs: ArrayLike,
@@ -559,6 +563,7 @@ _CHANNELS_LAST = {
 }
 
 
+@api_boundary
 def conv_transpose(
     lhs: ArrayLike,
     rhs: ArrayLike,
@@ -642,6 +647,7 @@ def _transposed_padding(window: int, stride: int, padding: Any) -> tuple[int, in
     return low, total - low
 
 
+@api_boundary
 def conv_general_dilated_patches(
     lhs: ArrayLike,
     filter_shape: Sequence[int],
@@ -690,6 +696,7 @@ def conv_general_dilated_patches(
     )
 
 
+@api_boundary
 def conv_general_dilated_local(
     lhs: ArrayLike,
     rhs: ArrayLike,

@@ -19,7 +19,7 @@ from mgefn.core.array import ConcreteArray
 from mgefn.core.array_methods import Array, ArrayLike
 from mgefn.core.avals import ShapedArray
 from mgefn.core.primitive import Primitive
-from mgefn.errors import ArgumentError, DTypeError, ShapeError
+from mgefn.errors import ArgumentError, DTypeError, ShapeError, api_boundary
 from mgefn.ops.elementwise import conj, convert, mul_p, promoted
 from mgefn.ops.shaping import broadcast_in_dim, moveaxis, zeros
 
@@ -40,6 +40,7 @@ class FftType(enum.IntEnum):
 fft_p = Primitive("fft", linear=True)
 
 
+@api_boundary
 def fft(x: ArrayLike, fft_type: FftType | str | int, fft_lengths: Sequence[int]) -> Array:
     """Fourier transform over the last dimensions, as jax.lax.fft gives it.
 
@@ -77,6 +78,7 @@ def _fft_type(given: Any) -> FftType:
         ) from None
 
 
+@api_boundary
 def transformed(x: Any, kind: FftType, lengths: tuple[int, ...]) -> Any:
     """Bind the primitive to an inexact array, widened to a dtype that has a transform."""
     dtype = x.dtype

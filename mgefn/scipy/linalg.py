@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from mgefn import dtypes, lax
+from mgefn import dtypes, lax, lax_linalg
 from mgefn import numpy as mnp
 from mgefn.api.derivatives import jvp
 from mgefn.control.custom_rules import custom_jvp
@@ -154,7 +154,7 @@ def lu(
         (P, L, U), or (P L, U).
     """
     x = _matrices("lu", a)
-    packed, _, permutation = lax.linalg.lu(x)
+    packed, _, permutation = lax_linalg.lu(x)
     m, n = x.shape[-2:]
     k = min(m, n)
     lower = mnp.tril(packed, -1)[..., :, :k] + mnp.eye(m, k, dtype=packed.dtype)
@@ -171,7 +171,7 @@ def lu_factor(
     a: ArrayLike, overwrite_a: bool = False, check_finite: bool = True
 ) -> tuple[Array, Array]:
     """LU decomposition for `lu_solve`: L and U in one matrix, and the rows exchanged in turn."""
-    packed, pivots, _ = lax.linalg.lu(_matrices("lu_factor", a, square=1))
+    packed, pivots, _ = lax_linalg.lu(_matrices("lu_factor", a, square=1))
     return packed, pivots
 
 
@@ -200,8 +200,8 @@ def lu_solve(
         right = right[..., None]
     if right.ndim != factors.ndim or right.shape[-2] != n:
         raise ShapeError(f"lu_solve: b must have {n} rows, got {right.aval}.")
-    order = lax.linalg.lu_pivots_to_permutation(mnp.asarray(pivots), n)
-    solver = lax.linalg.triangular_solve
+    order = lax_linalg.lu_pivots_to_permutation(mnp.asarray(pivots), n)
+    solver = lax_linalg.triangular_solve
     if trans == 0:
         x = mnp.take_along_axis(right, order[..., None], axis=-2)
         x = solver(factors, x, left_side=True, lower=True, unit_diagonal=True)
@@ -237,7 +237,7 @@ def qr(
     """
     if mode not in ("full", "r", "economic"):
         raise ArgumentError(f"qr: mode must be 'full', 'economic' or 'r', got {mode!r}.")
-    out = lax.linalg.qr(_matrices("qr", a), pivoting=pivoting, full_matrices=mode != "economic")
+    out = lax_linalg.qr(_matrices("qr", a), pivoting=pivoting, full_matrices=mode != "economic")
     return out[1:] if mode == "r" else out
 
 
@@ -266,14 +266,14 @@ def qr_multiply(
     if mode not in ("left", "right"):
         raise ArgumentError(f"qr_multiply: mode must be 'left' or 'right', got {mode!r}.")
     x = _matrices("qr_multiply", a)
-    q, r, *rest = lax.linalg.qr(x, pivoting=pivoting, full_matrices=False)
+    q, r, *rest = lax_linalg.qr(x, pivoting=pivoting, full_matrices=False)
     if conjugate:
         q = mnp.conj(q)
     right = mnp.asarray(c)
     if mode == "right" or right.ndim == 1 or right.shape[0] == q.shape[1]:
         product = mnp.matmul(q, right) if mode == "left" else mnp.matmul(right, q)
     else:
-        whole = lax.linalg.qr(x, pivoting=pivoting, full_matrices=True)[0]
+        whole = lax_linalg.qr(x, pivoting=pivoting, full_matrices=True)[0]
         product = mnp.matmul(mnp.conj(whole) if conjugate else whole, right)
     return (product, r, *rest)
 
@@ -426,7 +426,7 @@ def schur(a: ArrayLike, output: str = "real") -> tuple[Array, Array]:
     x = _matrices("schur", a, square=1)
     if output == "complex":
         x = x.astype(dtypes.promote_types(x.dtype, "complex64"))
-    t, z = lax.linalg.schur(x)
+    t, z = lax_linalg.schur(x)
     return t, z
 
 
@@ -558,7 +558,7 @@ def solve_triangular(
     batch = mnp.broadcast_shapes(x.shape[:-2], right.shape[:-2])
     x = mnp.broadcast_to(x, (*batch, *x.shape[-2:]))
     right = mnp.broadcast_to(right, (*batch, *right.shape[-2:]))
-    out = lax.linalg.triangular_solve(
+    out = lax_linalg.triangular_solve(
         x, right, left_side=True, lower=lower, transpose_a=kind > 0, conjugate_a=kind == 2,
         unit_diagonal=unit_diagonal,
     )  # fmt: skip
@@ -614,7 +614,7 @@ def _sylvester_in_schur_form(u: Any, r: Any, v: Any, s: Any, c: Any) -> Any:
         # The columns of y after k are still 0.
         right = f[:, k] - mnp.matmul(y, s[:, k])
         shifted = r + s[k, k] * identity
-        new = lax.linalg.triangular_solve(shifted, right[:, None], left_side=True)[:, 0]
+        new = lax_linalg.triangular_solve(shifted, right[:, None], left_side=True)[:, 0]
         return y.at[:, k].set(new), None
 
     y, _ = lax.scan(column, mnp.zeros_like(f), lax.iota("int32", n))
@@ -761,7 +761,7 @@ def _sqrt_triangular(t: Any) -> Any:
             where(above, shift, mnp.ones_like(shift))
         )
         right = where(above, t[:, j], 0)
-        new = lax.linalg.triangular_solve(system, right[:, None], left_side=True)[:, 0]
+        new = lax_linalg.triangular_solve(system, right[:, None], left_side=True)[:, 0]
         new = where(rows == j, shift, where(above, new, 0))
         return u.at[:, j].set(new), None
 
@@ -771,14 +771,14 @@ def _sqrt_triangular(t: Any) -> Any:
 
 @custom_jvp
 def _sqrtm(a: Any) -> Any:
-    t, z = lax.linalg.schur(a)
+    t, z = lax_linalg.schur(a)
     return mnp.matmul(z, mnp.matmul(_sqrt_triangular(t), _adjoint(z)))
 
 
 @_sqrtm.defjvp
 def _sqrtm_jvp(primals: Any, tangents: Any) -> Any:
     (a,), (da,) = primals, tangents
-    t, z = lax.linalg.schur(a)
+    t, z = lax_linalg.schur(a)
     root = _sqrt_triangular(t)
     x = mnp.matmul(z, mnp.matmul(root, _adjoint(z)))
     # From X X = A: dX X + X dX = dA.

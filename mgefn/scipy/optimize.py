@@ -216,7 +216,8 @@ def minimize(
 
     Example:
         >>> fun = lambda x: mnp.sum((x - mnp.array([1.0, 2.0])) ** 2)
-        >>> mgefn.scipy.optimize.minimize(fun, mnp.zeros(2), method="BFGS").x
+        >>> found = mgefn.scipy.optimize.minimize(fun, mnp.zeros(2), method="BFGS")
+        >>> found.x.round(3)
         Array([1., 2.], dtype=float32)
     """
     if not isinstance(method, str) or method.lower() != "bfgs":

@@ -58,9 +58,7 @@ def test_unused_argument_has_gradient_zero():
 
 
 def test_integers_only_when_allowed():
-    with pytest.raises(
-        mgefn.errors.DTypeError, match=r"needs floating arguments, got i32\[\]"
-    ):
+    with pytest.raises(mgefn.errors.DTypeError, match=r"needs floating arguments, got i32\[\]"):
         mgefn.grad(lambda n: n * 2.0)(3)
     g = mgefn.grad(lambda n: n * 2.0, allow_int=True)(mnp.asarray(3))
     assert g.dtype == mgefn.float0

@@ -16,8 +16,8 @@ from mgefn.scipy import special
 
 EDGES = np.array(
     [
-        -np.inf, -100.3, -10, -3.5, -1, -0.5, -1e-20, -0.0, 0, 1e-20, 0.1, 0.25, 0.5, 0.75, 0.999, 1,
-        1.5, 2, 3, 10, 30.5, 100, 1e5, np.inf, np.nan,
+        -np.inf, -100.3, -10, -3.5, -1, -0.5, -1e-20, -0.0, 0, 1e-20, 0.1, 0.25, 0.5, 0.75, 0.999,
+        1, 1.5, 2, 3, 10, 30.5, 100, 1e5, np.inf, np.nan,
     ]
 )  # fmt: skip
 
@@ -73,8 +73,9 @@ def test_comb_of_integers_is_an_integer():
     n, k = np.arange(25.0)[:, None], np.arange(-1.0, 26)
     want = scipy.special.comb(n, k)
     np.testing.assert_array_equal(special.comb(n, k), np.rint(want))
+    k = k[1:]
     np.testing.assert_allclose(
-        special.comb(n, k, repetition=True), scipy.special.comb(n, k, repetition=True)
+        special.comb(n, k, repetition=True), scipy.special.comb(n, k, repetition=True), rtol=1e-12
     )
 
 

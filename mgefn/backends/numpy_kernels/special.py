@@ -188,9 +188,22 @@ def _expn(n: np.ndarray, x: np.ndarray) -> np.ndarray:
 
     order = 1 - n
     with np.errstate(all="ignore"):
+        whole = np.floor(n) == n
+        # Beyond 1e9 the integral differs from that by less than rounding.
+        index = np.where(whole & (n >= 0), np.minimum(n, 1e9), 0).astype(np.int64)
         falling = sp.gamma(order) * sp.gammaincc(order, x) / x**order
-        rising = sp.expn(np.where(n < 0, 0, n), x)
-    return np.where(n < 0, falling, rising).astype(x.dtype)
+        rising = sp.expn(index, x)
+        result = np.where(n < 0, falling, rising)
+    return np.where(whole, result, np.nan).astype(x.dtype)
+
+
+def _hyp1f1(a: np.ndarray, b: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """NaN for infinite arguments, at which SciPy's loop does not always end."""
+    import scipy.special as sp  # a heavy library, needed by few programs
+
+    finite = np.isfinite(a) & np.isfinite(b) & np.isfinite(x)
+    safe = [np.where(finite, v, 1).astype(x.dtype) for v in (a, b, x)]
+    return np.where(finite, sp.hyp1f1(*safe), np.nan).astype(x.dtype)
 
 
 def _one_of(name: str, which: int) -> Callable[..., Any]:
@@ -216,5 +229,5 @@ spence, expi, expn = _scipy("spence"), _scipy("expi"), _Both(_expn)
 fresnel_sin, fresnel_cos = _Both(_one_of("fresnel", 0)), _Both(_one_of("fresnel", 1))
 sine_integral, cosine_integral = _Both(_one_of("sici", 0)), _Both(_one_of("sici", 1))
 bessel_j, owens_t, wofz = _scipy("jv"), _scipy("owens_t"), _scipy("wofz")
-hyp1f1, hyp2f1 = _scipy("hyp1f1"), _scipy("hyp2f1")
+hyp1f1, hyp2f1 = _Both(_hyp1f1), _scipy("hyp2f1")
 complex_lgamma, complex_digamma = _scipy("loggamma"), _scipy("psi")

@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from mgefn import dtypes, lax, tree_util
+from mgefn import dtypes, lax, tree
 from mgefn import numpy as mnp
 from mgefn.control.implicit import custom_linear_solve
 from mgefn.errors import ArgumentError, ShapeError, api_boundary
@@ -28,7 +28,7 @@ class _Vectors:
     """Between pytrees like the right side and vectors."""
 
     def __init__(self, name: str, b: Any):
-        leaves, self.treedef = tree_util.tree_flatten(b)
+        leaves, self.treedef = tree.flatten(b)
         if not leaves:
             raise ArgumentError(f"{name}: b must have arrays, got {b!r}.")
         arrays = promoted(name, leaves, inexact=True)
@@ -41,7 +41,7 @@ class _Vectors:
         return mnp.concatenate([mnp.ravel(a) for a in arrays])
 
     def ravel(self, x: Any, what: str) -> Any:
-        leaves, treedef = tree_util.tree_flatten(x)
+        leaves, treedef = tree.flatten(x)
         arrays = [mnp.asarray(a) for a in leaves]
         if treedef != self.treedef or [a.shape for a in arrays] != self.shapes:
             raise ShapeError(
@@ -56,7 +56,7 @@ class _Vectors:
             size = math.prod(shape)
             leaves.append(mnp.reshape(vector[start : start + size], shape))
             start += size
-        return tree_util.tree_unflatten(self.treedef, leaves)
+        return tree.unflatten(self.treedef, leaves)
 
 
 def _operator(name: str, what: str, A: Any) -> Operator:
@@ -251,7 +251,7 @@ def cg(
 
     Example:
         >>> A = mnp.array([[2.0, 0.0], [0.0, 4.0]])
-        >>> mgefn.scipy.sparse.linalg.cg(A, mnp.array([2.0, 4.0]))[0]
+        >>> mgefn.scipy.sparse.linalg.cg(A, mnp.array([2.0, 4.0]))[0].round(3)
         Array([1., 1.], dtype=float32)
     """
     return _solved("cg", _cg, A, b, x0, tol, atol, maxiter, M, symmetric=True)

@@ -6,13 +6,13 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from mgefn import dtypes, lax, random
+from mgefn import dtypes, lax_linalg, random
 from mgefn import numpy as mnp
 from mgefn.core.array_methods import Array, ArrayLike
 from mgefn.errors import ArgumentError, DTypeError, ShapeError, api_boundary
 from mgefn.ops.elementwise import promoted
 from mgefn.scipy.special import logsumexp, ndtr
-from mgefn.tree_util import register_pytree_node
+from mgefn.tree import register_pytree_node
 
 
 class gaussian_kde:
@@ -158,7 +158,7 @@ class gaussian_kde:
         """Draw points from the estimate: an array of shape (d, *shape)."""
         which, noise = random.split(key)
         at = random.choice(which, self.n, shape=shape, p=self.weights)
-        root = lax.linalg.cholesky(self.covariance)
+        root = lax_linalg.cholesky(self.covariance)
         off = random.normal(noise, (self.d, *shape), self.dataset.dtype)
         return self.dataset[:, at] + mnp.tensordot(root, off, 1)
 
@@ -177,10 +177,10 @@ class gaussian_kde:
 
     def _log_products(self, covariance: Any, points: Any) -> Any:
         """Logarithms of the normal densities of differences, shape (points, n)."""
-        root = lax.linalg.cholesky(covariance)
+        root = lax_linalg.cholesky(covariance)
         difference = points[:, :, None] - self.dataset[:, None, :]
         flat = mnp.reshape(difference, (self.d, -1))
-        z = lax.linalg.triangular_solve(root, flat, left_side=True, lower=True)
+        z = lax_linalg.triangular_solve(root, flat, left_side=True, lower=True)
         squares = mnp.reshape(mnp.sum(mnp.square(z), axis=0), difference.shape[1:])
         log_det = mnp.sum(mnp.log(mnp.diagonal(root)))
         return -0.5 * squares - 0.5 * self.d * math.log(2 * math.pi) - log_det

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from mgefn import lax
+from mgefn import lax_linalg
 from mgefn import numpy as mnp
 from mgefn.core.array_methods import Array, ArrayLike
 from mgefn.errors import ArgumentError, ShapeError, api_boundary
@@ -45,14 +45,14 @@ def logpdf(x: ArrayLike, mean: ArrayLike, cov: ArrayLike, allow_singular: None =
             "multivariate_normal.logpdf: cov must have shape (..., n, n) for a mean of length n, "
             f"got {cov.aval} and {mean.aval}."
         )
-    factor = lax.linalg.cholesky(cov)
+    factor = lax_linalg.cholesky(cov)
     difference = x - mean
     if not difference.ndim:
         difference = mnp.broadcast_to(difference, (n,))
     batch = mnp.broadcast_shapes(difference.shape[:-1], factor.shape[:-2])
     difference = mnp.broadcast_to(difference, (*batch, n))
     root = mnp.broadcast_to(factor, (*batch, n, n))
-    z = lax.linalg.triangular_solve(root, difference[..., None], left_side=True, lower=True)
+    z = lax_linalg.triangular_solve(root, difference[..., None], left_side=True, lower=True)
     log_det = mnp.sum(mnp.log(mnp.diagonal(factor, axis1=-2, axis2=-1)), axis=-1)
     squares = mnp.sum(mnp.square(z[..., 0]), axis=-1)
     return -0.5 * squares - n * HALF_LOG_2PI - log_det
