@@ -324,7 +324,8 @@ def dtype_and_weak(x: Any) -> tuple[DType, bool]:
 
     Python's int, float and complex are weak and have the default dtypes. So are NumPy scalars
     int64, float64 and complex128, unless config.enable_x64 or the value is beyond the range of the
-    default dtype. bool is not weak, having no wider kin. Arrays are strong unless their attribute `weak_type` is true.
+    default dtype. bool is not weak, having no wider kin. Arrays are strong unless their attribute
+    `weak_type` is true.
 
     Raises:
         DTypeError: x is neither a number nor an array.

@@ -127,8 +127,8 @@ class NonConcreteBooleanIndexError(ConcretizationTypeError, IndexError):
 
 
 class UnboundAxisError(MgefnError, NameError):
-    """A collective names an axis that no map around it has. Call it inside vmap with this axis_name,
-    or use a name that is bound."""
+    """A collective names an axis that no map around it has. Call it inside vmap with this
+    axis_name, or use a name that is bound."""
 
 
 class UnexpectedTracerError(MgefnError, RuntimeError):

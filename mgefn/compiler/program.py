@@ -168,7 +168,8 @@ class _FixedStep(NamedTuple):
         ins = tuple(values[i] for i in self.ins)
         outs = tuple(values[o] for o in self.outs)
         if hasattr(self.kernel, "whole_ufunc"):
-            # By keyword: NumPy deprecates a third positional argument of maximum and minimum.
+            if self.kernel.out_by_position:
+                return self.kernel.whole_ufunc, (*ins, outs[0])
             return functools.partial(self.kernel.whole_ufunc, out=outs[0]), ins
         return functools.partial(self.kernel, outs=outs, **self.params), ins
 
@@ -383,7 +384,7 @@ class Executable:
         fixed: dict[str, Any] = {"_empty": np.empty, "_asarray": np.asarray}
         static: set[Var] = set()  # bound once for each slab
         body: list[str | _FixedStep] = []
-        binds: list[tuple[str, Eqn | None, Var, list[Any]]] = []  # what a new slab must bind
+        binds: list[tuple[str, Eqn | None, Var, Sequence[str]]] = []  # what a new slab must bind
         self._literals: dict[str, Any] = fixed
         for i, v in enumerate(jaxpr.in_binders):
             names[v] = f"a{i}"
@@ -435,7 +436,7 @@ class Executable:
                 counter += 1
                 if self._kind[v] == "block":
                     static.add(v)
-                    binds.append((names[v], None, v, []))
+                    binds.append((names[v], None, v, ()))
             targets = ", ".join(names[v] for v in outs)
             if self._kind[outs[0]] == "call" if outs else "numpy" not in eqn.primitive.kernels:
                 call = f"x{t}"
@@ -555,13 +556,18 @@ class Executable:
         """A function of the program over a slab of its own."""
         values = dict(self._literals)
         slab = pool.take(self.slab_bytes) if self.slab_bytes else None
+        views: dict[Any, np.ndarray] = {}  # values that follow each other in place share one
         for name, eqn, v, ins in self._binds:
             if eqn is None:
                 aval = v.aval
                 if aval.nbytes == 0 or slab is None:
                     values[name] = np.empty(aval.shape, aval.dtype)
                 else:
-                    values[name] = np.ndarray(aval.shape, aval.dtype, slab, self._offset[v])
+                    key = (self._offset[v], aval.shape, aval.dtype)
+                    view = views.get(key)
+                    if view is None:
+                        view = views[key] = np.ndarray(aval.shape, aval.dtype, slab, key[0])
+                    values[name] = view
             else:
                 kernel = eqn.primitive.kernels["numpy"]
                 (values[name],) = kernel(*(values[i] for i in ins), **eqn.params)

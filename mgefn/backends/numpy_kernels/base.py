@@ -8,7 +8,7 @@ kernel writes there and returns it. Without one it makes its own array, or a vie
 the operands' and outputs' types and the params; the memory plan counts on it. `in_place` says that
 an output block may be the block of an operand of the same shape and dtype: True, or a tuple of the
 operands' positions. `whole_ufunc` is the NumPy ufunc that a kernel is nothing more than: programs
-call it without the kernel.
+call it without the kernel, with the output by position where `out_by_position` says so.
 """
 
 from __future__ import annotations
@@ -72,6 +72,8 @@ class Ufunc:
 
     def __init__(self, ufunc: Any, kinds: str = "biufc"):
         self.ufunc = self.whole_ufunc = ufunc
+        # NumPy deprecates a third positional argument of these two.
+        self.out_by_position = ufunc not in (np.maximum, np.minimum)
         self.dtypes = dtypes_of(kinds)
         # float16 goes through float32 inside NumPy's loops with a single rounding, as it must.
 

@@ -26,8 +26,14 @@ PASSES: tuple[Callable[[ClosedJaxpr], ClosedJaxpr], ...] = (
 
 def optimized(closed: ClosedJaxpr) -> ClosedJaxpr:
     """The jaxpr after all passes; with config.check_jaxprs each result is checked."""
+    clean: ClosedJaxpr | None = None  # what the last elimination of dead code gave
     for run in PASSES:
-        closed = run(closed)
+        if run is eliminate_dead_code:
+            if closed is clean:
+                continue
+            clean = closed = run(closed)
+        else:
+            closed = run(closed)
         if config.check_jaxprs:
             check_jaxpr(closed)
     return closed

@@ -34,6 +34,8 @@ def fold_constants(closed: ClosedJaxpr) -> ClosedJaxpr:
                     consts.append(out)
             continue
         kept.append(eqn)
+    if len(kept) == len(jaxpr.eqns):
+        return closed
     outs = [a if isinstance(a, Literal) else env.get(a, a) for a in jaxpr.outs]
     new = Jaxpr(jaxpr.in_binders, kept, outs, const_binders, jaxpr.name)
     return ClosedJaxpr(new, consts)

@@ -13,6 +13,7 @@ def simplify(closed: ClosedJaxpr) -> ClosedJaxpr:
     env: dict[Var, Atom] = {}
     made_by: dict[Var, Eqn] = {}
     kept = []
+    changed = False
     for eqn in jaxpr.eqns:
         eqn = eqn.substituted(env)
         inputs = eqn.inputs
@@ -21,6 +22,7 @@ def simplify(closed: ClosedJaxpr) -> ClosedJaxpr:
             same = p.simplify(inputs, eqn.params, [v.aval for v in eqn.out_binders])
             if same is not None:
                 env.update(zip(eqn.out_binders, same, strict=True))
+                changed = True
                 continue
         params = eqn.params
         if p.merge is not None and isinstance(inputs[0], Var):
@@ -36,11 +38,15 @@ def simplify(closed: ClosedJaxpr) -> ClosedJaxpr:
                 )
                 if same is not None:
                     env.update(zip(eqn.out_binders, same, strict=True))
+                    changed = True
                     continue
                 eqn = Eqn(p, inputs, params, eqn.out_binders, eqn.source)
+                changed = True
         if p.merge is not None:
             made_by[eqn.out_binders[0]] = eqn
         kept.append(eqn)
+    if not changed:
+        return closed
     outs = [a if isinstance(a, Literal) else env.get(a, a) for a in jaxpr.outs]
     new_jaxpr = Jaxpr(jaxpr.in_binders, kept, outs, jaxpr.const_binders, jaxpr.name)
     return ClosedJaxpr(new_jaxpr, closed.consts)
