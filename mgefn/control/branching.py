@@ -137,7 +137,7 @@ def switch(
     *operands: Any,
     operand: Any = _NO_OPERAND,
 ) -> Any:
-    """branches[index](*operands), with the index clamped to the branches there are.
+    """`branches[index](*operands)`, with the index clamped to the branches there are.
 
     Args:
         index: an integer of rank 0.

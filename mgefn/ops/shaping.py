@@ -339,7 +339,7 @@ def expand_dims(a: ArrayLike, axis: int | Sequence[int]) -> Array:
     """Insert dimensions of size 1 where the result has `axis`, as numpy.expand_dims does."""
     try:
         x = as_array(a, "expand_dims")
-        axes = axis if isinstance(axis, (tuple, list)) else (axis,)
+        axes: Any = axis if isinstance(axis, (tuple, list)) else (axis,)
         ndim = x.ndim + len(axes)
         at = normalize_axes("expand_dims", tuple(axes), ndim)
         sizes = iter(x.shape)

@@ -53,9 +53,10 @@ def _resized(x: Any, n: int) -> Any:
 def _cosine(x: Any, kind: int, norm: str | None) -> Any:
     """The transform along the last axis."""
     n = x.shape[-1]
+    asked = x.dtype
     half = x.dtype.itemsize < 4
     if half:
-        x, narrow = x.astype("float32"), x.dtype
+        x = x.astype("float32")
     twin = np.complex128 if x.dtype.itemsize == 8 else np.complex64
     k = np.arange(n)
     ortho = norm == "ortho"
@@ -91,7 +92,7 @@ def _cosine(x: Any, kind: int, norm: str | None) -> Any:
             y = y / ends.astype(y.dtype)
     elif norm == "forward":
         y = y / period
-    return y.astype(narrow) if half else y
+    return y.astype(asked) if half else y
 
 
 def _along(x: Any, kind: int, n: Any, axis: int, norm: str | None) -> Any:

@@ -401,7 +401,7 @@ def eigh_tridiagonal(
     if select == "i":
         if select_range is None:
             raise ArgumentError("eigh_tridiagonal: select='i' needs select_range.")
-        low, high = (operator.index(i) for i in select_range)
+        low, high = (operator.index(i) for i in select_range)  # type: ignore[arg-type]  # index numbers for "i"
         part = slice(low, high + 1)
     if eigvals_only:
         return mnp.linalg.eigvalsh(matrix)[part]

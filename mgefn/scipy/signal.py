@@ -367,7 +367,7 @@ def _window(name: str, window: Any, nperseg: int, dtype: np.dtype) -> Any:
     if isinstance(window, (str, tuple)):
         import scipy.signal  # a heavy library, needed by few programs
 
-        return mnp.asarray(scipy.signal.get_window(window, nperseg).astype(dtype))
+        return mnp.asarray(np.asarray(scipy.signal.get_window(window, nperseg)).astype(dtype))
     values = mnp.asarray(window)
     if values.shape != (nperseg,):
         raise ShapeError(f"{name}: window must have length {nperseg}, got {values.aval}.")

@@ -373,6 +373,7 @@ class Scatter:
             else:
                 flat += s
         del at, starts
+        assert flat is not None, "there is an indexed dimension"
         if w > 1:
             offsets = np.zeros(window, np.intp)
             for axis, d in enumerate(kept):

@@ -49,7 +49,7 @@ def inline_calls(closed: ClosedJaxpr) -> ClosedJaxpr:
                 for v, out in zip(call.out_binders, jaxpr.outs, strict=True):
                     outer_env[v] = out if isinstance(out, Literal) else env.get(out, out)
             continue
-        inputs: list[Atom] = [a if isinstance(a, Literal) else env.get(a, a) for a in eqn.inputs]
+        inputs = eqn.substituted(env).inputs
         inner = _inner(eqn)
         if inner is not None and id(inner) in chosen:
             inside: dict[Var, Atom] = dict(zip(inner.jaxpr.in_binders, inputs, strict=True))

@@ -71,7 +71,7 @@ class gaussian_kde:
         self.dataset, self.weights = data, w
         self.neff = 1 / mnp.sum(mnp.square(w))
         if bw_method is None or (isinstance(bw_method, str) and bw_method == "scott"):
-            factor = self.neff ** (-1 / (d + 4))
+            factor: Any = self.neff ** (-1 / (d + 4))
         elif isinstance(bw_method, str) and bw_method == "silverman":
             factor = (self.neff * ((d + 2) / 4)) ** (-1 / (d + 4))
         elif callable(bw_method):

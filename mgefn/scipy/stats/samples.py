@@ -17,7 +17,7 @@ class ModeResult(NamedTuple):
     """What `mode` returns."""
 
     mode: Array
-    count: Array
+    count: Array  # type: ignore[assignment]  # SciPy's name, which hides tuple.count
 
 
 def _propagate(name: str, nan_policy: str) -> None:
