@@ -165,7 +165,7 @@ def callback_kernel(*arrays: np.ndarray, callback: Any, outs: tuple = (), **para
     quiet = state.quiet
     state.quiet = _quiet_context()
     try:
-        with interpreter_set_to(None), np.errstate(**_NUMPY_ERRSTATE):  # type: ignore[arg-type]
+        with interpreter_set_to(None), np.errstate(**_NUMPY_ERRSTATE):  # type: ignore[arg-type]  # NumPy's own values
             found = callback(arrays)
     finally:
         state.quiet = quiet

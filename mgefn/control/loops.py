@@ -351,7 +351,7 @@ def _run(
             buffers = [*consts, *carry]
             if owned is not None:
                 # Nothing but `buffers` may hold a carry that is written over.
-                carry = None  # type: ignore[assignment]
+                carry = None  # type: ignore[assignment]  # lets go of the arrays
                 donors = owned(buffers)
             more, *carry = run(buffers, donors)
             donors = None

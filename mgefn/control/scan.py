@@ -281,7 +281,7 @@ def _run(
             buffers = [*consts, *carry, *[x[at] for x in xs]]
             if owned is not None:
                 # Nothing but `buffers` may hold a carry that is written over.
-                outs = carry = None  # type: ignore[assignment]
+                outs = carry = None  # type: ignore[assignment]  # lets go of the arrays
                 donors = owned(buffers)
             outs = run(buffers, donors)
             buffers = donors = None

@@ -67,7 +67,7 @@ def elementwise_tangent(
                 continue
             term = t if slope == 1 else neg_p.bind1(t)
         else:
-            s = slope(y, *primals)  # type: ignore[operator]
+            s = slope(y, *primals)  # type: ignore[operator]  # not an int
             if s.__class__ is int:
                 if s == 0:
                     continue

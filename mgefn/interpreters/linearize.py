@@ -246,7 +246,7 @@ class LinearizeInterpreter(Interpreter):
                 terms = []
                 for slope, node in zip(slopes, nodes, strict=True):
                     if node is not None and slope.__class__ is not int:
-                        slope = slope(y, *primals)  # type: ignore[operator]
+                        slope = slope(y, *primals)  # type: ignore[operator]  # not an int
                     if node is not None and not (slope.__class__ is int and slope == 0):
                         terms.append((node, slope))
                 if not terms:
@@ -371,10 +371,10 @@ class LinearMap:
                     ct_of[node] = term if before is None else plain_sum(before, term)
                 continue
             assert eqn.__class__ is LinearEqn
-            out_cts = [ct_of.pop(n, None) for n in eqn.out_binders]  # type: ignore[union-attr]
+            out_cts = [ct_of.pop(n, None) for n in eqn.out_binders]  # type: ignore[union-attr]  # a LinearEqn
             if all(c is None for c in out_cts):
                 continue
-            inputs = eqn.inputs  # type: ignore[union-attr]
+            inputs = eqn.inputs  # type: ignore[union-attr]  # a LinearEqn
             ins = [UndefinedPrimal(i.aval) if i.__class__ is Node else i for i in inputs]
             for i, ct in zip(inputs, transpose_eqn(eqn, out_cts, ins), strict=True):
                 if i.__class__ is Node and ct is not None and ct.__class__ is not Zero:

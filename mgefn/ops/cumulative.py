@@ -112,7 +112,7 @@ def _joined(join: Primitive, left: tuple[Any, Any], right: tuple[Any, Any]) -> t
     (x, x_dot), (y, y_dot) = left, right
     z = join.bind1(x, y)
     assert join.slopes is not None
-    x_slope, y_slope = join.slopes[0](z, x, y), join.slopes[1](z, x, y)  # type: ignore[operator]
+    x_slope, y_slope = join.slopes[0](z, x, y), join.slopes[1](z, x, y)  # type: ignore[operator]  # functions
     return z, add_p.bind1(scale(x_dot, x_slope), scale(y_dot, y_slope))
 
 

@@ -308,8 +308,8 @@ def _by_places(xs: np.ndarray, ws: np.ndarray, ys: np.ndarray, p: Plan) -> None:
                 chosen = [pairs[d][k] for d, k in enumerate(places)]
                 if any(pair is None for pair in chosen):
                     continue
-                written = tuple([pair[0] for pair in chosen])  # type: ignore[index]
-                read = tuple([pair[1] for pair in chosen])  # type: ignore[index]
+                written = tuple([pair[0] for pair in chosen])  # type: ignore[index]  # none of them is None
+                read = tuple([pair[1] for pair in chosen])  # type: ignore[index]  # none of them is None
                 factor = weights[(slice(g0, g1), slice(None), *places)]
                 seen = xs[(slice(g0, g1), slice(n0, n1), slice(0, 1), *read)]
                 part = product[(..., *written)] if written else product
@@ -344,8 +344,8 @@ def _by_added(xs: np.ndarray, ws: np.ndarray, ys: np.ndarray, p: Plan) -> None:
                     chosen = [pairs[d][k] for d, k in enumerate(places)]
                     if any(pair is None for pair in chosen):
                         continue
-                    written = tuple([pair[0] for pair in chosen])  # type: ignore[index]
-                    read = tuple([pair[1] for pair in chosen])  # type: ignore[index]
+                    written = tuple([pair[0] for pair in chosen])  # type: ignore[index]  # none of them is None
+                    read = tuple([pair[1] for pair in chosen])  # type: ignore[index]  # none of them is None
                     at = (slice(None), slice(None), places[0] - k0, *places[1:], slice(None))
                     view = total[(..., *written)]
                     np.add(view, made[(*at, *read)], out=view)

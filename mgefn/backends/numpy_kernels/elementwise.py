@@ -32,7 +32,7 @@ def scale(t, slope, *, outs: tuple = (None,)) -> tuple:
     return (product,)
 
 
-scale.temp_bytes = _mask_bytes  # type: ignore[attr-defined]  # functions take attributes
+temp_bytes(_mask_bytes)(scale)
 
 
 def _has_nan(x: np.ndarray) -> bool:
@@ -63,7 +63,7 @@ def _divide_temp(in_avals: Any, out_avals: Any, **params: Any) -> int:
     return 0 if out.dtype.kind not in "iu" else 5 * out.nbytes + 4 * out.size
 
 
-_divide.temp_bytes = _divide_temp  # type: ignore[attr-defined]  # functions take attributes
+temp_bytes(_divide_temp)(_divide)
 divide = in_place(_divide)
 
 
@@ -81,7 +81,7 @@ def _rem_temp(in_avals: Any, out_avals: Any, **params: Any) -> int:
     return 0 if out.dtype.kind not in "iu" else 3 * out.nbytes + out.size
 
 
-rem.temp_bytes = _rem_temp  # type: ignore[attr-defined]  # functions take attributes
+temp_bytes(_rem_temp)(rem)
 
 
 def _binary_power(x, y, *, outs: tuple = (None,)) -> tuple:
@@ -101,7 +101,7 @@ def _binary_power(x, y, *, outs: tuple = (None,)) -> tuple:
     return (deliver(result, outs[0]),)
 
 
-_binary_power.temp_bytes = lambda i, o, **p: 3 * o[0].nbytes  # type: ignore[attr-defined]
+temp_bytes(lambda i, o, **p: 3 * o[0].nbytes)(_binary_power)
 integer_pow = _binary_power
 
 
@@ -139,7 +139,7 @@ def _round_temp(in_avals: Any, out_avals: Any, *, rounding_method: int) -> int:
     return 0 if rounding_method == 1 else 5 * out_avals[0].nbytes + out_avals[0].size
 
 
-round_.temp_bytes = _round_temp  # type: ignore[attr-defined]  # functions take attributes
+temp_bytes(_round_temp)(round_)
 
 
 def complex_(x, y, *, outs: tuple = (None,)) -> tuple:
@@ -229,7 +229,7 @@ def clz(x, *, outs: tuple = (None,)) -> tuple:
 
 
 for _k in (population_count, clz):
-    _k.temp_bytes = lambda i, o, **p: 4 * o[0].nbytes + o[0].size  # type: ignore[attr-defined]
+    temp_bytes(lambda i, o, **p: 4 * o[0].nbytes + o[0].size)(_k)
 
 
 def maximum(x, y, *, outs: tuple = (None,)) -> tuple:
@@ -258,7 +258,7 @@ def select_n(which, *cases, outs: tuple = (None,)) -> tuple:
     return (out,)
 
 
-select_n.temp_bytes = lambda i, o, **p: o[0].size  # type: ignore[attr-defined]
+temp_bytes(lambda i, o, **p: o[0].size)(select_n)
 
 
 def clamp(low, x, high, *, outs: tuple = (None,)) -> tuple:
@@ -302,7 +302,7 @@ def _convert_temp(in_avals: Any, out_avals: Any, **params: Any) -> int:
     return 0
 
 
-convert_element_type.temp_bytes = _convert_temp  # type: ignore[attr-defined]
+temp_bytes(_convert_temp)(convert_element_type)
 
 
 def reduce_precision(x, *, exponent_bits, mantissa_bits, outs: tuple = (None,)) -> tuple:
@@ -329,7 +329,7 @@ def reduce_precision(x, *, exponent_bits, mantissa_bits, outs: tuple = (None,)) 
     return (deliver(y.astype(x.dtype), outs[0]),)
 
 
-reduce_precision.temp_bytes = lambda i, o, **p: 8 * o[0].nbytes + 24 * o[0].size  # type: ignore[attr-defined]
+temp_bytes(lambda i, o, **p: 8 * o[0].nbytes + 24 * o[0].size)(reduce_precision)
 
 
 def bitcast_convert_type(x, *, new_dtype, outs: tuple = (None,)) -> tuple:
@@ -344,4 +344,4 @@ def bitcast_convert_type(x, *, new_dtype, outs: tuple = (None,)) -> tuple:
     return (deliver(y, outs[0]),)
 
 
-bitcast_convert_type.temp_bytes = lambda i, o, **p: o[0].nbytes  # type: ignore[attr-defined]
+temp_bytes(lambda i, o, **p: o[0].nbytes)(bitcast_convert_type)

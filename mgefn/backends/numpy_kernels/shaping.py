@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mgefn.backends.numpy_kernels.base import deliver
+from mgefn.backends.numpy_kernels.base import deliver, temp_bytes
 
 
 def _view(value: np.ndarray, out: np.ndarray | None) -> tuple[np.ndarray]:
@@ -97,4 +97,4 @@ def iota_temp(in_avals: Any, out_avals: Any, *, dtype, shape, dimension) -> int:
     return shape[dimension] * (8 + dtype.itemsize)
 
 
-iota.temp_bytes = iota_temp  # type: ignore[attr-defined]  # functions take attributes
+temp_bytes(iota_temp)(iota)

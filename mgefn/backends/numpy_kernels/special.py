@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mgefn.backends.numpy_kernels.base import ViaFloat32, deliver
+from mgefn.backends.numpy_kernels.base import ViaFloat32, deliver, temp_bytes
 
 
 def _scipy(name: str) -> ViaFloat32:
@@ -74,7 +74,7 @@ def sinc_derivative(x, *, order, outs: tuple = (None,)) -> tuple:
 
 
 for _k in (sinc, sinc_derivative):
-    _k.temp_bytes = lambda i, o, **p: 96 * o[0].size + 2 * o[0].nbytes  # type: ignore[attr-defined]
+    temp_bytes(lambda i, o, **p: 96 * o[0].size + 2 * o[0].nbytes)(_k)
 
 
 # -- incomplete gamma and beta, zeta
