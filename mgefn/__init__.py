@@ -54,8 +54,10 @@ if TYPE_CHECKING:
     from mgefn import custom_batching as custom_batching
     from mgefn import custom_derivatives as custom_derivatives
     from mgefn import debug as debug
+    from mgefn import dlpack as dlpack
     from mgefn import experimental as experimental
     from mgefn import flatten_util as flatten_util
+    from mgefn import image as image
     from mgefn import lax as lax
     from mgefn import memory as memory
     from mgefn import nn as nn
@@ -103,8 +105,10 @@ _ON_FIRST_USE = frozenset(
         "custom_batching",
         "custom_derivatives",
         "debug",
+        "dlpack",
         "experimental",
         "flatten_util",
+        "image",
         "lax",
         "memory",
         "nn",

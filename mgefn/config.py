@@ -270,6 +270,10 @@ for _name in _ACCEPTED:
 
 config = Config()
 
+# The name mgefn.config is this module in an import statement and the settings elsewhere.
+update = config.update
+read = config.read
+
 
 def _wants_full_traceback() -> bool:
     return config.traceback == "full"

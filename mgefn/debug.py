@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import builtins
 import string
+import sys
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import numpy as np
 
+from mgefn import debugger, tree
 from mgefn.control.callbacks import debug_callback
 from mgefn.core.array import ConcreteArray
-from mgefn.core.source import fun_name
+from mgefn.core.source import PACKAGE_DIR, fun_name
+from mgefn.core.tracer import Tracer
 from mgefn.errors import ArgumentError, api_boundary
 
 
@@ -126,4 +130,70 @@ def callback(
     debug_callback(callback, args, kwargs, ordered, f"debug.callback({fun_name(callback)})")
 
 
-__all__ = ["callback", "print"]
+def _frames_from(
+    frame: FrameType | None, filtered: bool, count: int | None
+) -> list[debugger.FrameView]:
+    views: list[debugger.FrameView] = []
+    while frame is not None and (count is None or len(views) < count):
+        name = frame.f_code.co_filename
+        if not (filtered and name.startswith(PACKAGE_DIR)):
+            views.append(
+                debugger.FrameView(
+                    name,
+                    frame.f_code.co_name,
+                    frame.f_lineno,
+                    dict(frame.f_locals),
+                    frame.f_globals,
+                )
+            )
+        frame = frame.f_back
+    return views
+
+
+@api_boundary
+def breakpoint(
+    *,
+    backend: str | None = None,
+    filter_frames: bool = True,
+    num_frames: int | None = None,
+    ordered: bool = False,
+    token: Any = None,
+    **kwargs: Any,
+) -> Any:
+    """Stop when the program runs, and open a console on the values of the local variables.
+
+    `help` in the console lists its commands; anything else is evaluated. Under jit the console
+    opens in every call, under vmap once for each example.
+
+    Args:
+        backend: None or "cli".
+        filter_frames: leave out the frames of this package.
+        num_frames: how many frames to show; None: all.
+        ordered: accepted for JAX's programs; calls always follow the program's order.
+        token: accepted for JAX's programs, and returned.
+        kwargs: stdin, stdout and completekey, as for cmd.Cmd.
+
+    Raises:
+        ArgumentError: another backend.
+        debugger.Quit: the user ended the program.
+    """
+    if backend not in (None, "cli"):
+        raise ArgumentError(f"debug.breakpoint: backend must be None or 'cli', got {backend!r}.")
+    views = _frames_from(sys._getframe(1), filter_frames, num_frames)
+    # Traced values of the frames, wherever they stand, go through the program.
+    leaves, structure = tree.flatten([view.locals for view in views])
+    places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tracer)]
+
+    def stop(*values: Any) -> None:
+        known = list(leaves)
+        for i, value in zip(places, values, strict=True):
+            known[i] = ConcreteArray(np.asarray(value))
+        for view, named in zip(views, tree.unflatten(structure, known), strict=True):
+            view.locals = named
+        debugger.Console(views, **kwargs).run()
+
+    debug_callback(stop, tuple(leaves[i] for i in places), {}, ordered, "debug.breakpoint")
+    return token
+
+
+__all__ = ["breakpoint", "callback", "print"]

@@ -572,18 +572,18 @@ def is_inexact(dtype: DType) -> bool:
 
 
 @api_boundary
-def issubdtype(a: DTypeLike, b: DTypeLike) -> bool:
-    """Whether dtype `a` equals dtype `b` or lies under it in NumPy's hierarchy.
+def issubdtype(arg1: DTypeLike, arg2: DTypeLike) -> bool:
+    """Whether dtype `arg1` equals dtype `arg2` or lies under it in NumPy's hierarchy.
 
     As numpy.issubdtype, but bfloat16 and float8 lie under np.floating, and Python's number types
     mean the defaults.
     """
-    if isinstance(a, type) and issubclass(a, np.generic) and a in _ABSTRACT:
-        return np.issubdtype(a, b)
-    dtype = canonical(a)
-    if isinstance(b, type) and b in _ABSTRACT:
-        return issubclass(_NUMPY_KIND.get(dtype.name, dtype.type), b)
-    return dtype == canonical(b)
+    if isinstance(arg1, type) and issubclass(arg1, np.generic) and arg1 in _ABSTRACT:
+        return np.issubdtype(arg1, arg2)
+    dtype = canonical(arg1)
+    if isinstance(arg2, type) and arg2 in _ABSTRACT:
+        return issubclass(_NUMPY_KIND.get(dtype.name, dtype.type), arg2)
+    return dtype == canonical(arg2)
 
 
 _ABSTRACT = frozenset(
@@ -621,13 +621,13 @@ def finfo(dtype: DTypeLike) -> Any:
 
 
 @api_boundary
-def iinfo(dtype: DTypeLike) -> np.iinfo:
+def iinfo(int_type: DTypeLike) -> np.iinfo:
     """Limits of an integer type, as numpy.iinfo.
 
     Raises:
         DTypeError: the dtype is not an integer type.
     """
-    dtype = canonical(dtype)
+    dtype = canonical(int_type)
     if not is_integer(dtype):
         raise DTypeError(f"iinfo: needs an integer dtype, got {dtype}. Use finfo.")
     return np.iinfo(dtype)

@@ -13,12 +13,15 @@ with NumPy and another meaning or signature, so they are defined here, or beside
     expand_dims, squeeze (dimensions)   axis
     pad (padding_value, padding_config) pad_width, mode; lax also crops and pads between
     rem: sign of the dividend           remainder: sign of the divisor
+    full_like (x, sharding)             a, device
     reshape (new_sizes, dimensions)     shape, order
     round: halves away from zero        round: halves to even; decimals
     shift_right_logical: fills with 0   right_shift: signed integers keep their sign
     sort: several operands together     one array; axis
     split (sizes)                       sections or indices
+    stack, tile (operands, operand)     arrays, A
     transpose (permutation)             axes may be None
+    unstack: axis by position           axis by keyword
 """
 
 from __future__ import annotations
@@ -27,11 +30,12 @@ import builtins
 import enum
 import math
 import operator as _operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from mgefn import dtypes, tree
 from mgefn import lax_linalg as linalg
+from mgefn.api.batch import vmap
 from mgefn.control.branching import cond, switch
 from mgefn.control.checkpoint import optimization_barrier
 from mgefn.control.implicit import custom_linear_solve, custom_root
@@ -41,10 +45,14 @@ from mgefn.control.reduce_window import reduce_window
 from mgefn.control.scan import associative_scan, map, scan
 from mgefn.core.array import as_array, is_arraylike
 from mgefn.core.array_methods import Array, ArrayLike
+from mgefn.core.tracer import Tracer
 from mgefn.errors import AxisError, ShapeError, api_boundary
-from mgefn.numpy.assembling import broadcast_shapes, stack, unstack
+from mgefn.numpy import creation as _creation
+from mgefn.numpy.assembling import broadcast_shapes
 from mgefn.numpy.assembling import concatenate as _concatenate
-from mgefn.numpy.creation import empty, full, full_like
+from mgefn.numpy.assembling import stack as _stack
+from mgefn.numpy.assembling import unstack as _unstack
+from mgefn.numpy.creation import empty, full
 from mgefn.ops import elementwise as _e
 from mgefn.ops import shaping as _s
 from mgefn.ops.collectives import (
@@ -163,7 +171,7 @@ from mgefn.ops.indexing import (
     scatter_mul,
     scatter_sub,
 )
-from mgefn.ops.indexing.select import tile
+from mgefn.ops.indexing.select import tile as _tile
 from mgefn.ops.reductions import argmax_along as argmax
 from mgefn.ops.reductions import argmin_along as argmin
 from mgefn.ops.reductions import (
@@ -350,6 +358,7 @@ __all__ = [
     "scan",
     "scatter",
     "scatter_add",
+    "scatter_apply",
     "scatter_max",
     "scatter_min",
     "scatter_mul",
@@ -530,6 +539,49 @@ def reshape(
 
 
 @api_boundary
+def stack(operands: Any, axis: int = 0) -> Array:
+    """Join arrays of one shape along a new dimension.
+
+    Args:
+        operands: a sequence of arrays.
+        axis: the place of the new dimension in the result.
+    """
+    return _stack(operands, axis)
+
+
+@api_boundary
+def unstack(x: ArrayLike, axis: int = 0) -> tuple[Array, ...]:
+    """The slices of an array along a dimension, without it."""
+    return _unstack(x, axis=axis)
+
+
+@api_boundary
+def tile(operand: ArrayLike, reps: Sequence[int]) -> Array:
+    """Repeat a whole array along its dimensions, as often as `reps` says for each."""
+    return _tile(operand, reps)
+
+
+@api_boundary
+def full_like(
+    x: Any,
+    fill_value: ArrayLike,
+    dtype: Any = None,
+    shape: Any = None,
+    sharding: Any = None,
+) -> Array:
+    """An array filled with one value.
+
+    Args:
+        x: what gives dtype and shape where they are None.
+        fill_value: a number.
+        dtype: of the result.
+        shape: of the result.
+        sharding: taken for the sake of ported programs; the result lies on this device.
+    """
+    return _creation.full_like(x, fill_value, dtype, shape)
+
+
+@api_boundary
 def transpose(operand: ArrayLike, permutation: Sequence[int]) -> Array:
     """Dimension i of the result is dimension permutation[i] of the operand."""
     return _s.transpose(operand, tuple(permutation))
@@ -578,6 +630,75 @@ def split(operand: ArrayLike, sizes: Sequence[int], axis: int = 0) -> list[Array
         out.append(slice_in_dim(x, start, start + n, axis=i))
         start += n
     return out
+
+
+# -- updates --------------------------------------------------------------------------------------
+
+
+@api_boundary
+def scatter_apply(
+    operand: ArrayLike,
+    scatter_indices: ArrayLike,
+    func: Callable[[Any], Any],
+    dimension_numbers: ScatterDimensionNumbers,
+    *,
+    update_shape: Sequence[int] = (),
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: Any = None,
+) -> Array:
+    """Apply a function to the elements that indices name, once for each time they are named.
+
+    Args:
+        operand: an array.
+        scatter_indices: as for `scatter`.
+        func: number -> number, of the same dtype.
+        dimension_numbers: as for `scatter`.
+        update_shape: the shape that updates would have in `scatter`.
+        indices_are_sorted: the indices ascend.
+        unique_indices: no element is named twice; func is then called once for all elements.
+        mode: as for `scatter`: what happens to indices out of bounds.
+
+    Example:
+        >>> lax = mgefn.lax
+        >>> dims = lax.ScatterDimensionNumbers((), (0,), (0,))
+        >>> lax.scatter_apply(
+        ...     mnp.array([1, 2, 3]), mnp.array([[0], [2], [2]]), lambda x: -2 * x, dims,
+        ...     update_shape=(3,),
+        ... )
+        Array([-2,  2, 12], dtype=int32)
+    """
+    x = as_array(operand, "scatter_apply")
+    named = scatter_add(
+        _creation.zeros(x.shape, "int32"),
+        scatter_indices,
+        _creation.ones(tuple(update_shape), "int32"),
+        dimension_numbers,
+        indices_are_sorted=indices_are_sorted,
+        unique_indices=unique_indices,
+        mode=mode,
+    )
+
+    def applied(values: Any) -> Any:
+        flat = vmap(func)(_s.reshape(values, (values.size,)))
+        return _e.convert(_s.reshape(flat, values.shape), x.dtype)
+
+    # Where an element is not named func sees 1 in its place: a derivative that is infinite at the
+    # value that stays would make a NaN of the zero that flows back.
+    def step(k: Any, values: Any) -> Any:
+        due = named > k
+        return _e.where(due, applied(_e.where(due, values, 1).astype(x.dtype)), values)
+
+    if not x.size:
+        return x
+    if unique_indices:
+        return step(0, x)
+    times = reduce_max(named, tuple(range(x.ndim)))
+    if not isinstance(times, Tracer):
+        for k in range(int(times)):
+            x = step(k, x)
+        return x
+    return fori_loop(0, times, step, x)
 
 
 # -- others ---------------------------------------------------------------------------------------

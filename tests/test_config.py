@@ -199,3 +199,14 @@ def test_environment():
 def test_environment_with_a_wrong_value():
     done = run("pass", MGEFN_ENABLE_X64="maybe")
     assert "ArgumentError: environment variable MGEFN_ENABLE_X64" in done.stderr
+
+
+def test_the_module_updates_and_reads_too() -> None:
+    from mgefn.config import read, update
+
+    before = read("jax_check_jaxprs")
+    try:
+        update("check_jaxprs", not before)
+        assert read("check_jaxprs") is (not before)
+    finally:
+        update("check_jaxprs", before)

@@ -86,3 +86,35 @@ def test_sort_and_top_k() -> None:
 def test_argmax_takes_the_index_dtype() -> None:
     got = lax.argmax(np.array([[1, 5], [7, 2]]), 1, np.int8)
     assert (got.dtype, got.tolist()) == (np.int8, [1, 0])
+
+
+def test_operands_by_name() -> None:
+    assert lax.add(x=1, y=2).item() == 3
+    assert lax.atan2(x=0.0, y=1.0).item() == 0.0
+    assert lax.nextafter(x1=np.float32(1), x2=np.float32(2)).item() > 1
+    assert lax.polygamma(m=1, x=2.0).item() == pytest.approx(np.pi**2 / 6 - 1, rel=1e-6)
+    assert lax.stack(operands=[1, 2]).tolist() == [1, 2]
+    assert [p.item() for p in lax.unstack(np.arange(3), 0)] == [0, 1, 2]
+    assert lax.tile(operand=np.arange(2), reps=(2,)).tolist() == [0, 1, 0, 1]
+    assert lax.full_like(x=np.ones(2, np.int8), fill_value=3, sharding=None).dtype == np.int8
+
+
+def test_scatter_apply() -> None:
+    dims = lax.ScatterDimensionNumbers((), (0,), (0,))
+    x, places = np.arange(1.0, 5.0), np.array([[0], [2], [2], [7]])
+
+    def apply(x, places):
+        return lax.scatter_apply(x, places, lambda v: 2 * v + 1, dims, update_shape=(4,))
+
+    np.testing.assert_array_equal(apply(x, places), [3, 2, 15, 4])
+    np.testing.assert_array_equal(mgefn.jit(apply)(x, places), [3, 2, 15, 4])
+    slope = mgefn.grad(lambda x: apply(x, places).sum())(x)
+    np.testing.assert_array_equal(slope, [2, 1, 4, 1])
+    # The square root's derivative is infinite at the 0 that is left alone.
+    one = np.array([[1]])
+    root = mgefn.grad(
+        lambda x: lax.scatter_apply(
+            x, one, lax.sqrt, dims, update_shape=(1,), unique_indices=True
+        ).sum()
+    )
+    np.testing.assert_allclose(root(np.array([0.0, 4.0])), [1, 0.25])

@@ -142,7 +142,10 @@ PYTHON = {
     "call the class": lambda: mgefn.Array([1.0]),
     "a ufunc that writes": lambda: np.add.at(x3, 0, 1.0),
     "a ufunc's method without a counterpart": lambda: mgefn.jit(np.hypot.reduce)(x3),
-    "a NumPy function without a counterpart": lambda: mgefn.jit(np.packbits)(i3),
+    "a NumPy function without a counterpart": lambda: mgefn.jit(np.emath.sqrt)(x3),
+    "a NumPy array indexed by a traced integer": lambda: mgefn.jit(
+        lambda x: np.arange(3)[np.argmax(x)]
+    )(x3),
     "a NumPy array to add to": lambda: mgefn.jit(lambda x: operator.iadd(np.ones(3), x))(x3),
     "a NumPy array to write to": lambda: np.sum(x3, out=x3),
     "a ufunc with a condition": lambda: np.divide(1.0, x3, where=x3 > 0),

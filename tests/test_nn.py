@@ -8,7 +8,7 @@ import scipy.special as sp
 
 import mgefn
 import mgefn.numpy as mnp
-from mgefn import nn, random
+from mgefn import errors, nn, random
 
 X = np.array([-30.0, -3.5, -1.0, -0.2, 0.0, 0.3, 1.0, 2.9, 7.0, 40.0])
 
@@ -104,3 +104,25 @@ def test_variance_of_initializers(name: str, variance: float) -> None:
     w = np.asarray(getattr(nn.initializers, name)()(random.key(0), (300, 200)))
     np.testing.assert_allclose(w.var(), variance, rtol=0.02)
     assert abs(w.mean()) < 1e-3
+
+
+@pytest.mark.parametrize("axis", [-1, 0])
+@pytest.mark.parametrize("shape", [(3, 5), (5, 3), (2, 3, 4)])
+def test_orthogonal(shape: tuple, axis: int) -> None:
+    w = np.asarray(nn.initializers.orthogonal(2.0, axis)(random.key(1), shape))
+    assert w.shape == shape and w.dtype == np.float32
+    m = np.moveaxis(w, axis, -1).reshape(-1, shape[axis])
+    gram = m.T @ m if m.shape[0] >= m.shape[1] else m @ m.T
+    np.testing.assert_allclose(gram, 4 * np.eye(len(gram)), atol=1e-5)
+
+
+def test_delta_orthogonal() -> None:
+    w = np.array(nn.initializers.delta_orthogonal()(random.key(1), (3, 4, 2, 5)))
+    np.testing.assert_allclose(w[1, 1] @ w[1, 1].T, np.eye(2), atol=1e-6)
+    w[1, 1] = 0
+    assert not w.any()
+    assert nn.initializers.orthogonal()(random.key(1), (0, 3)).shape == (0, 3)
+    with pytest.raises(errors.ShapeError, match="no more inputs"):
+        nn.initializers.delta_orthogonal()(random.key(1), (3, 5, 2))
+    with pytest.raises(errors.ShapeError, match="rank 2"):
+        nn.initializers.orthogonal()(random.key(1), (3,))

@@ -22,7 +22,7 @@ from mgefn import dtypes, tree
 from mgefn.api.derivatives import abstract
 from mgefn.api.flat import FlatFunction, checked_function, leaves_as_arrays
 from mgefn.config import config
-from mgefn.core.array import ConcreteArray, DonatedBuffer, as_array, is_arraylike
+from mgefn.core.array import ConcreteArray, DonatedBuffer, as_array, is_arraylike, scalar
 from mgefn.core.array_methods import Array
 from mgefn.core.avals import ShapedArray
 from mgefn.core.backends import executable_of
@@ -119,13 +119,13 @@ class JitFunction:
         self._fun = fun
         self._name = fun_name(fun)
         self._about = f"jit({self._name})"
-        names = _positional_names(fun)
+        names, accepted = _argument_names(fun)
         self._names = names
         self._static_nums, self._static_names = _both_ways(
-            self._about, names, static_argnums, static_argnames, "static"
+            self._about, names, accepted, static_argnums, static_argnames, "static"
         )
         self._donate_nums, self._donate_names = _both_ways(
-            self._about, names, donate_argnums, donate_argnames, "donate"
+            self._about, names, accepted, donate_argnums, donate_argnames, "donate"
         )
         if self._static_nums & self._donate_nums or self._static_names & self._donate_names:
             raise ArgumentError(
@@ -177,6 +177,10 @@ class JitFunction:
         dyn, statics, static_key = self._split(args, kwargs)
         leaves, in_tree = tree.flatten(dyn)
         leaf_keys = [self._leaf_key(x) for x in leaves]
+        if any(k is float or k is complex for k in leaf_keys) and any(map(_is_wide, leaves)):
+            # Beside arrays of 64 bits a Python number keeps its own; it is weak all the same.
+            leaves = [_wide_number(x) for x in leaves]
+            leaf_keys = [self._leaf_key(x) for x in leaves]
         key = (tuple(leaf_keys), in_tree.spec, static_key, (config.trace_key, bound_axes()))
         entry = self._cache.get(key)
         captured: list[Tracer] = []
@@ -195,6 +199,7 @@ class JitFunction:
                 if len(self._cache) >= _CACHE_BOUND:
                     self._cache.pop(next(iter(self._cache)))
                 self._cache[key] = entry
+        leaves = [x.array if x.__class__ is _WideNumber else x for x in leaves]
         if state.current is not None:
             values = leaves_as_arrays(leaves, self._about)
             outs = jit_p.bind(
@@ -298,6 +303,8 @@ class JitFunction:
 
     def _leaf_key(self, x: Any) -> Any:
         cls = x.__class__
+        if cls is _WideNumber:
+            return cls, x.array.dtype
         if cls is ConcreteArray:
             return x._data.shape, x._data.dtype
         if cls in _PYTHON:
@@ -484,11 +491,38 @@ class JitFunction:
 _PYTHON = frozenset((bool, int, float, complex))
 
 
+_WIDE = frozenset(map(np.dtype, ("float64", "complex128")))
+
+
+def _is_wide(x: Any) -> bool:
+    return getattr(x, "dtype", None) in _WIDE and not getattr(x, "weak_type", False)
+
+
+def _wide_number(x: Any) -> Any:
+    """A Python number as a weak array of 64 bits; anything else as it is."""
+    if x.__class__ is float:
+        return _WideNumber(scalar(x, np.dtype(np.float64), True))
+    if x.__class__ is complex:
+        return _WideNumber(scalar(x, np.dtype(np.complex128), True))
+    return x
+
+
+class _WideNumber:
+    """Marks a weak array that comes from a Python number, and so stays weak inside."""
+
+    __slots__ = ("array",)
+
+    def __init__(self, array: ConcreteArray):
+        self.array = array
+
+
 def _input_dtype(dtype: np.dtype) -> np.dtype:
     return dtypes.canonical(dtype)
 
 
 def _traced_aval(x: Any, about: str) -> ShapedArray:
+    if x.__class__ is _WideNumber:
+        return x.array.aval
     if x.__class__ is ConcreteArray:
         return ShapedArray(x._data.shape, x._data.dtype)
     if isinstance(x, np.ndarray):
@@ -534,6 +568,8 @@ def _show_static(key: Any) -> str:
 def _show_leaf(key: Any) -> str:
     if isinstance(key, type):
         return f"a Python {key.__name__}"
+    if key[0] is _WideNumber:
+        return f"a Python {'complex' if key[1].kind == 'c' else 'float'} beside 64-bit arrays"
     return f"{dtypes.short_name(key[1])}[{','.join(map(str, key[0]))}]"
 
 
@@ -542,18 +578,27 @@ def _show_leaves(keys: Any) -> str:
     return f"({shown}{', ...' if len(keys) > 12 else ''})"
 
 
-def _positional_names(fun: Callable[..., Any]) -> tuple[str, ...]:
+def _argument_names(fun: Callable[..., Any]) -> tuple[tuple[str, ...], frozenset[str] | None]:
+    """The positional arguments, and all names that fun takes; None where it takes any name."""
     try:
         parameters = inspect.signature(fun).parameters.values()
     except (TypeError, ValueError):
-        return ()
-    return tuple(
+        return (), None
+    positional = tuple(
         p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
     )
+    if any(p.kind is p.VAR_KEYWORD for p in parameters):
+        return positional, None
+    return positional, frozenset(p.name for p in parameters if p.kind is not p.VAR_POSITIONAL)
 
 
 def _both_ways(
-    about: str, names: tuple[str, ...], nums: Any, argnames: Any, what: str
+    about: str,
+    names: tuple[str, ...],
+    accepted: frozenset[str] | None,
+    nums: Any,
+    argnames: Any,
+    what: str,
 ) -> tuple[frozenset[int], frozenset[str]]:
     """Positions and names that mean the same arguments, from either."""
     if nums is None:
@@ -568,6 +613,11 @@ def _both_ways(
         found: set[str] = set()
     else:
         found = {argnames} if isinstance(argnames, str) else set(argnames)
+    if accepted is not None and found - accepted:
+        raise ArgumentError(
+            f"{about}: {what}_argnames holds {min(found - accepted)!r}, and the function has the "
+            f"arguments {', '.join(sorted(accepted)) or 'none'}. Correct the name."
+        )
     if nums is None and found:
         positions |= {i for i, n in enumerate(names) if n in found}
     if argnames is None and positions:

@@ -58,10 +58,13 @@ class DonatedBuffer:
 class ConcreteArray(Array):
     """An array whose values are known: `_data` is the NumPy array that holds them."""
 
-    __slots__ = ("__weakref__", "_data", "_weak")
+    __slots__ = ("__weakref__", "_data", "_exact", "_weak")
 
     _data: np.ndarray
     _weak: bool
+    # The Python number that a weak array of rank 0 stands for. It is set by `scalar` only: where
+    # the array meets a wider dtype, the number is taken anew and not its rounded value.
+    _exact: Any
 
     def __init__(self, data: np.ndarray, weak: bool = False):
         self._data = data
@@ -235,6 +238,8 @@ class ConcreteArray(Array):
         return f"{prefix}{body}, dtype={data.dtype.name}{weak})"
 
     def __str__(self) -> str:
+        if type(self._data) is DonatedBuffer:
+            return repr(self)
         return str(self._data)
 
     @api_boundary
@@ -267,14 +272,32 @@ def scalar(value: Any, dtype: np.dtype, weak: bool = False) -> ConcreteArray:
             return found
     if cls is int and dtype.kind in "iu":
         dtypes.check_scalar_fits(value, dtype)
-    data = np.array(value, dtype)
+    if cls is float and dtype.itemsize < 8 and (value > 6e4 or value < -6e4):
+        with np.errstate(over="ignore"):  # beyond the dtype's range it is infinite
+            data = np.array(value, dtype)
+    else:
+        data = np.array(value, dtype)
     data.flags.writeable = False
     made = ConcreteArray(data, weak)
+    if weak:
+        made._exact = value
     if key is not None:
         if len(_SCALARS) >= 4096:
             _SCALARS.clear()
         _SCALARS[key] = made
     return made
+
+
+def exact_scalar(x: Any, dtype: np.dtype, weak: bool) -> ConcreteArray | None:
+    """A weak array of rank 0 in another floating dtype, from the number it stands for.
+
+    None where x is not made from a Python number, or dtype is none that holds fractions.
+    """
+    if x.__class__ is ConcreteArray and x._weak and dtype.kind in "fcV":
+        value = getattr(x, "_exact", None)
+        if value is not None and (value.__class__ is not complex or dtype.kind == "c"):
+            return scalar(value, dtype, weak)
+    return None
 
 
 def owned(data: np.ndarray) -> np.ndarray:
@@ -306,6 +329,8 @@ def as_array(x: Any, what: str = "asarray") -> Array:
         return ConcreteArray(owned(data))
     if isinstance(x, (np.generic, bool, int, float, complex)):
         dtype, weak = dtypes.dtype_and_weak(x)
+        if weak and isinstance(x, np.generic):
+            return scalar(x.item(), dtype, weak)
         return ConcreteArray(np.array(x, dtype), weak)
     if hasattr(x, "__array__"):
         return as_array(np.asarray(x), what)

@@ -84,6 +84,8 @@ class Primitive:
         # (weak types of the operands, params) -> weak type of the outputs, where the rule that
         # weak_result stands for is not the primitive's.
         self.weak_of: Callable[[list[bool], dict[str, Any]], bool] | None = None
+        # (known args, params) -> the only output where the values decide it, or None.
+        self.by_value: Callable[..., Any] | None = None
         # For primitives that hold programs: (args, params) -> outs on any backend.
         self.evaluate: Callable[..., Any] | None = None
         self.jvp: Callable[..., Any] | None = None

@@ -133,6 +133,13 @@ class Tracer(Array):
                 "np.array([x, y]) write mgefn.numpy.stack([x, y]), for array[i] = x array = "
                 "array.at[i].set(x)), or pass it through lax.stop_gradient first if it needs none."
             )
+        if self.aval.dtype.kind in "iub":
+            # NumPy asks for integers and masks when a NumPy array is indexed with them.
+            raise TracerArrayConversionError(
+                f"numpy.asarray: needs a known value, got the traced {self.aval}{self._made_at()} "
+                f"in {self.interpreter.about}. To index a NumPy array with it write "
+                "mgefn.numpy.asarray(array)[index], for np.array([x, y]) mgefn.numpy.stack([x, y])."
+            )
         raise TracerArrayConversionError(
             f"numpy.asarray: needs a known value, got the traced {self.aval}{self._made_at()} in "
             f"{self.interpreter.about}. Call the function of the same name in mgefn.numpy; for "

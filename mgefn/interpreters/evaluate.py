@@ -47,6 +47,10 @@ def evaluate(primitive: Primitive, args: tuple, params: dict[str, Any]) -> tuple
     if primitive.evaluate is not None:
         with interpreter_set_to(None):
             return primitive.evaluate(args, params)
+    if primitive.by_value is not None:
+        found = primitive.by_value(args, params)
+        if found is not None:
+            return (found,)
     kernel = primitive.kernels.get("numpy") or kernel_of(primitive)
     if kernel is None:
         reason = primitive.unsupported.get("numpy", "no kernel is registered")

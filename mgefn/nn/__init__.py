@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mgefn.nn import functions, initializers
+from mgefn.nn.attention import dot_product_attention
 from mgefn.nn.functions import (
     celu,
     elu,
@@ -42,6 +43,7 @@ from mgefn.nn.pooling import avg_pool, max_pool, min_pool, pool
 __all__ = [
     "avg_pool",
     "celu",
+    "dot_product_attention",
     "elu",
     "functions",
     "gelu",

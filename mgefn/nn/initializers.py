@@ -18,12 +18,13 @@ from mgefn.core.array_methods import Array, ArrayLike, DTypeLike
 from mgefn.errors import ArgumentError, ShapeError, api_boundary
 from mgefn.numpy import creation
 from mgefn.ops.elementwise import convert, exp, log, sqrt
-from mgefn.ops.shaping import canonical_shape
+from mgefn.ops.shaping import canonical_shape, moveaxis, normalize_axis, reshape
 
 __all__ = [
     "Initializer",
     "calculate_gain",
     "constant",
+    "delta_orthogonal",
     "glorot_normal",
     "glorot_uniform",
     "he_normal",
@@ -34,6 +35,7 @@ __all__ = [
     "lecun_uniform",
     "normal",
     "ones",
+    "orthogonal",
     "truncated_normal",
     "uniform",
     "variance_scaling",
@@ -294,6 +296,69 @@ def he_normal(
 
 xavier_uniform, xavier_normal = glorot_uniform, glorot_normal
 kaiming_uniform, kaiming_normal = he_uniform, he_normal
+
+
+@api_boundary
+def orthogonal(
+    scale: ArrayLike = 1.0, column_axis: int = -1, dtype: DTypeLike | None = None
+) -> Initializer:
+    """An initializer with orthogonal matrices, evenly distributed, times `scale`.
+
+    The dimensions other than column_axis are taken as one; of rows and columns the fewer are
+    orthonormal.
+
+    Args:
+        scale: a number.
+        column_axis: the dimension of the columns.
+        dtype: floating or complex; None: the default float.
+
+    Source: Saxe, McClelland, Ganguli (2013), arXiv:1312.6120.
+    """
+    default = dtype
+
+    def init(key: ArrayLike, shape: Any, dtype: DTypeLike | None = default) -> Array:
+        sizes = canonical_shape("orthogonal", shape)
+        new = _dtype(dtype)
+        if len(sizes) < 2:
+            raise ShapeError(f"orthogonal: needs a shape of rank 2 or more, got {sizes}.")
+        columns = normalize_axis("orthogonal", column_axis, len(sizes))
+        if not math.prod(sizes):
+            return creation.zeros(sizes, new)
+        n = sizes[columns]
+        rest = sizes[:columns] + sizes[columns + 1 :]
+        q = random.orthogonal(key, math.prod(rest), (), new, n)
+        q = moveaxis(reshape(q, (*rest, n)), -1, columns)
+        return creation.array(scale, new) * q
+
+    return init
+
+
+@api_boundary
+def delta_orthogonal(
+    scale: ArrayLike = 1.0, column_axis: int = -1, dtype: DTypeLike | None = None
+) -> Initializer:
+    """An initializer for convolutions: `orthogonal` in the middle of the window, 0 around it.
+
+    Its shape is (window..., inputs, outputs), of rank 3 to 5, with no more inputs than outputs;
+    other arguments as for `orthogonal`.
+
+    Source: Xiao et al. (2018), arXiv:1806.05393.
+    """
+    default = dtype
+
+    def init(key: ArrayLike, shape: Any, dtype: DTypeLike | None = default) -> Array:
+        sizes = canonical_shape("delta_orthogonal", shape)
+        new = _dtype(dtype)
+        if len(sizes) not in (3, 4, 5) or sizes[-1] < sizes[-2]:
+            raise ShapeError(
+                "delta_orthogonal: needs a shape of rank 3 to 5 with no more inputs than outputs, "
+                f"got {sizes}."
+            )
+        matrix = orthogonal(scale, column_axis, new)(key, sizes[-2:])
+        middle = tuple((n - 1) // 2 for n in sizes[:-2])
+        return creation.zeros(sizes, new).at[middle].set(matrix)
+
+    return init
 
 
 @api_boundary

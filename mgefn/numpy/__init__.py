@@ -274,6 +274,7 @@ from mgefn.ops.indexing.select import (
     diagflat,
     diagonal,
     extract,
+    fill_diagonal,
     flatnonzero,
     indices,
     insert,
@@ -281,6 +282,7 @@ from mgefn.ops.indexing.select import (
     mask_indices,
     nonzero,
     piecewise,
+    place,
     put,
     put_along_axis,
     ravel_multi_index,
@@ -368,6 +370,8 @@ if TYPE_CHECKING:
 
     from mgefn.numpy import fft as fft
     from mgefn.numpy import linalg as linalg
+    from mgefn.numpy.bits import packbits as packbits
+    from mgefn.numpy.bits import unpackbits as unpackbits
     from mgefn.numpy.calculus import convolve as convolve
     from mgefn.numpy.calculus import correlate as correlate
     from mgefn.numpy.calculus import diff as diff
@@ -382,20 +386,25 @@ if TYPE_CHECKING:
     from mgefn.numpy.calculus import ldexp as ldexp
     from mgefn.numpy.calculus import modf as modf
     from mgefn.numpy.calculus import nan_to_num as nan_to_num
-    from mgefn.numpy.calculus import poly as poly
-    from mgefn.numpy.calculus import polyadd as polyadd
-    from mgefn.numpy.calculus import polyder as polyder
-    from mgefn.numpy.calculus import polyint as polyint
-    from mgefn.numpy.calculus import polymul as polymul
-    from mgefn.numpy.calculus import polysub as polysub
-    from mgefn.numpy.calculus import polyval as polyval
     from mgefn.numpy.calculus import real_if_close as real_if_close
     from mgefn.numpy.calculus import spacing as spacing
     from mgefn.numpy.calculus import trapezoid as trapezoid
     from mgefn.numpy.calculus import unwrap as unwrap
+    from mgefn.numpy.files import load as load
+    from mgefn.numpy.files import save as save
+    from mgefn.numpy.files import savez as savez
     from mgefn.numpy.functional import apply_along_axis as apply_along_axis
     from mgefn.numpy.functional import apply_over_axes as apply_over_axes
     from mgefn.numpy.functional import vectorize as vectorize
+    from mgefn.numpy.polynomials import poly as poly
+    from mgefn.numpy.polynomials import polyadd as polyadd
+    from mgefn.numpy.polynomials import polyder as polyder
+    from mgefn.numpy.polynomials import polyfit as polyfit
+    from mgefn.numpy.polynomials import polyint as polyint
+    from mgefn.numpy.polynomials import polymul as polymul
+    from mgefn.numpy.polynomials import polysub as polysub
+    from mgefn.numpy.polynomials import polyval as polyval
+    from mgefn.numpy.polynomials import roots as roots
     from mgefn.numpy.sets import UniqueAll as UniqueAll
     from mgefn.numpy.sets import UniqueCounts as UniqueCounts
     from mgefn.numpy.sets import UniqueInverse as UniqueInverse
@@ -467,6 +476,10 @@ _DEFAULTS = {
 
 # module -> names that it lends to this one when they are first asked for
 _LENT = {
+    "mgefn.numpy.bits": (
+        "packbits",
+        "unpackbits",
+    ),
     "mgefn.numpy.calculus": (
         "convolve",
         "correlate",
@@ -482,22 +495,31 @@ _LENT = {
         "ldexp",
         "modf",
         "nan_to_num",
-        "poly",
-        "polyadd",
-        "polyder",
-        "polyint",
-        "polymul",
-        "polysub",
-        "polyval",
         "real_if_close",
         "spacing",
         "trapezoid",
         "unwrap",
     ),
+    "mgefn.numpy.files": (
+        "load",
+        "save",
+        "savez",
+    ),
     "mgefn.numpy.functional": (
         "apply_along_axis",
         "apply_over_axes",
         "vectorize",
+    ),
+    "mgefn.numpy.polynomials": (
+        "poly",
+        "polyadd",
+        "polyder",
+        "polyfit",
+        "polyint",
+        "polymul",
+        "polysub",
+        "polyval",
+        "roots",
     ),
     "mgefn.numpy.sets": (
         "UniqueAll",
@@ -545,9 +567,6 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [  # noqa: RUF022  (sorted without regard to case)
-    "UniqueAll",
-    "UniqueCounts",
-    "UniqueInverse",
     "abs",
     "absolute",
     "acos",
@@ -677,6 +696,7 @@ __all__ = [  # noqa: RUF022  (sorted without regard to case)
     "eye",
     "fabs",
     "fft",
+    "fill_diagonal",
     "finfo",
     "fix",
     "flatnonzero",
@@ -774,6 +794,7 @@ __all__ = [  # noqa: RUF022  (sorted without regard to case)
     "lexsort",
     "linalg",
     "linspace",
+    "load",
     "log",
     "log10",
     "log1p",
@@ -830,15 +851,18 @@ __all__ = [  # noqa: RUF022  (sorted without regard to case)
     "ones",
     "ones_like",
     "outer",
+    "packbits",
     "pad",
     "partition",
     "percentile",
     "permute_dims",
     "pi",
     "piecewise",
+    "place",
     "poly",
     "polyadd",
     "polyder",
+    "polyfit",
     "polyint",
     "polymul",
     "polysub",
@@ -870,9 +894,12 @@ __all__ = [  # noqa: RUF022  (sorted without regard to case)
     "rint",
     "roll",
     "rollaxis",
+    "roots",
     "rot90",
     "round",
     "s_",
+    "save",
+    "savez",
     "searchsorted",
     "select",
     "set_printoptions",
@@ -929,6 +956,10 @@ __all__ = [  # noqa: RUF022  (sorted without regard to case)
     "unique_counts",
     "unique_inverse",
     "unique_values",
+    "UniqueAll",
+    "UniqueCounts",
+    "UniqueInverse",
+    "unpackbits",
     "unravel_index",
     "unsignedinteger",
     "unstack",

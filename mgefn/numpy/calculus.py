@@ -16,7 +16,7 @@ from mgefn.core.array import scalar
 from mgefn.core.array_methods import Array, ArrayLike, Axis, DTypeLike
 from mgefn.errors import ArgumentError, DTypeError, ShapeError, api_boundary
 from mgefn.numpy.assembling import concatenate
-from mgefn.numpy.creation import arange, asarray, ones_like, zeros, zeros_like
+from mgefn.numpy.creation import asarray, zeros_like
 from mgefn.ops import reductions
 from mgefn.ops.contractions import dot_general
 from mgefn.ops.elementwise import (
@@ -45,7 +45,6 @@ from mgefn.ops.elementwise import (
 )
 from mgefn.ops.indexing.select import take
 from mgefn.ops.shaping import (
-    broadcast_in_dim,
     broadcast_to,
     broadcast_to_shape,
     normalize_axis,
@@ -96,6 +95,7 @@ def diff(
         if value is not None:
             v = asarray(value)
             if not v.ndim:
+                v = convert(v, dtypes.result_type(x, v))
                 v = broadcast_to(v, tuple(1 if j == i else d for j, d in enumerate(x.shape)))
             parts.insert(0 if at_start else len(parts), v)
     if len(parts) > 1:
@@ -408,103 +408,6 @@ def _two_vectors(name: str, a: Any, v: Any, mode: str) -> tuple[Any, Any]:
     if not x.shape[0] or not y.shape[0]:
         raise ArgumentError(f"{name}: vectors must not be empty.")
     return x, y
-
-
-# -- polynomials ----------------------------------------------------------------------------------
-
-
-@api_boundary
-def polyval(p: ArrayLike, x: ArrayLike, *, unroll: int = 16) -> Array:
-    """The polynomial with coefficients p, the highest power first, at x; by Horner's rule."""
-    coefficients, at = promoted("polyval", (p, x))
-    if coefficients.ndim != 1:
-        raise ShapeError(f"polyval: coefficients must have rank 1, got {coefficients.aval}.")
-    y = zeros_like(at)
-    for i in range(coefficients.shape[0]):
-        y = y * at + reshape(slice_in_dim(coefficients, i, i + 1), ())
-    return y
-
-
-@api_boundary
-def polyadd(a1: ArrayLike, a2: ArrayLike) -> Array:
-    """The sum of two polynomials, the highest power first."""
-    x, y = (_at_least_vector(v) for v in promoted("polyadd", (a1, a2)))
-    n = max(x.shape[0], y.shape[0])
-    x, y = (
-        pad_p.bind1(v, scalar(0, v.dtype), padding_config=((n - v.shape[0], 0, 0),)) for v in (x, y)
-    )
-    return x + y
-
-
-@api_boundary
-def polysub(a1: ArrayLike, a2: ArrayLike) -> Array:
-    """The difference of two polynomials, the highest power first."""
-    x, y = promoted("polysub", (a1, a2))
-    return polyadd(x, -y)
-
-
-def _at_least_vector(x: Any) -> Any:
-    return reshape(x, (1,)) if not x.ndim else x
-
-
-@api_boundary
-def polymul(a1: ArrayLike, a2: ArrayLike, *, trim_leading_zeros: bool = False) -> Array:
-    """The product of two polynomials, the highest power first.
-
-    `trim_leading_zeros` drops them from the factors, whose values must be known then.
-    """
-    x, y = (_at_least_vector(v) for v in promoted("polymul", (a1, a2)))
-    if trim_leading_zeros and x.shape[0] > 1 and y.shape[0] > 1:
-        x, y = (v[int(np.argmax(np.append(np.asarray(v) != 0, True))) :] for v in (x, y))
-        x, y = (v if v.shape[0] else zeros((1,), v.dtype) for v in (x, y))
-    return convolve(x, y)
-
-
-@api_boundary
-def polyder(p: ArrayLike, m: int = 1) -> Array:
-    """The m-th derivative of a polynomial, the highest power first."""
-    c = _float("polyder", p)
-    times = operator.index(m)
-    if times < 0:
-        raise ArgumentError(f"polyder: m must be 0 or more, got {times}.")
-    for _ in range(times):
-        n = c.shape[0]
-        if n == 0:
-            break
-        powers = arange(n - 1, 0, -1).astype(dtypes.real_part_dtype(c.dtype))
-        c = slice_in_dim(c, 0, n - 1) * powers
-    return c
-
-
-@api_boundary
-def polyint(p: ArrayLike, m: int = 1, k: ArrayLike | None = None) -> Array:
-    """The m-th antiderivative of a polynomial, with the constants k (0 where left out)."""
-    c = _float("polyint", p)
-    times = operator.index(m)
-    if times < 0:
-        raise ArgumentError(f"polyint: m must be 0 or more, got {times}.")
-    constants = zeros((times,), c.dtype) if k is None else ravel(asarray(k)).astype(c.dtype)
-    if constants.shape[0] == 1 and times > 1:
-        constants = broadcast_in_dim(constants, (times,), (0,))
-    if constants.shape[0] != times:
-        raise ShapeError(f"polyint: needs {times} constants, got {constants.aval}.")
-    for i in range(times):
-        powers = arange(c.shape[0], 0, -1).astype(dtypes.real_part_dtype(c.dtype))
-        c = concatenate([c / powers, slice_in_dim(constants, i, i + 1)])
-    return c
-
-
-@api_boundary
-def poly(seq_of_zeros: ArrayLike) -> Array:
-    """The coefficients of the polynomial with these zeros, the highest power first."""
-    z = _float("poly", seq_of_zeros)
-    if z.ndim != 1:
-        raise ShapeError(f"poly: needs a vector of zeros, got {z.aval}.")
-    c = ones_like(z, shape=(1,))
-    for i in range(z.shape[0]):
-        root = slice_in_dim(z, i, i + 1)
-        c = polyadd(concatenate([c, zeros_like(root)]), -(c * root))
-    return c
 
 
 # -- numbers --------------------------------------------------------------------------------------

@@ -508,6 +508,8 @@ def linspace(
     a, b = promoted("linspace", (start, stop), inexact=True)
     asked = a.dtype if dtype is None else dtypes.canonical(dtype)
     work = a.dtype
+    if dtypes.is_inexact(asked):
+        work = dtypes.promote_types(work, asked)  # numbers are not rounded on the way to 64 bits
     shape = np.broadcast_shapes(a.shape, b.shape)
     a, b = (broadcast_to_shape(convert(v, work), shape) for v in (a, b))
     div = n - 1 if endpoint else n
@@ -549,7 +551,8 @@ def logspace(
     axis: int = 0,
 ) -> Array:
     """`num` numbers from base**start to base**stop whose logarithms are evenly spaced."""
-    exponents = linspace(start, stop, num, endpoint, axis=axis)
+    wide = None if dtype is None or not dtypes.is_inexact(dtypes.canonical(dtype)) else dtype
+    exponents = linspace(start, stop, num, endpoint, dtype=wide, axis=axis)
     out = power(base, exponents)
     return out if dtype is None else convert(out, dtypes.canonical(dtype))
 
@@ -565,7 +568,10 @@ def geomspace(
 ) -> Array:
     """`num` numbers from start to stop in geometric progression."""
     a, b = promoted("geomspace", (start, stop), inexact=True)
-    a, b = convert(a, a.dtype), convert(b, b.dtype)
+    work = a.dtype
+    if dtype is not None and dtypes.is_inexact(dtypes.canonical(dtype)):
+        work = dtypes.promote_types(work, dtype)
+    a, b = convert(a, work), convert(b, work)
     ratio = b / a
     # start * ratio**t keeps the sign, so both may be negative.
     t = linspace(0, 1, num, endpoint, dtype=dtypes.real_part_dtype(a.dtype))

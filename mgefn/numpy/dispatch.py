@@ -31,13 +31,14 @@ from mgefn.core.array import ConcreteArray, as_array
 from mgefn.core.array_methods import METHODS, Array, Axis, method
 from mgefn.core.tracer import Tracer
 from mgefn.errors import ArgumentError, DTypeError, TracerArrayConversionError
+from mgefn.numpy import stride_tricks
 from mgefn.ops import cumulative, reductions
 from mgefn.ops.elementwise.common import convert, truth
 from mgefn.ops.reductions import logsumexp, reduce_and, reduce_or, reduce_xor
 from mgefn.ops.shaping import normalize_axes, reshape
 
-# NumPy's module -> ours, where functions are looked up by name; numpy/__init__.py fills it.
-NAMESPACES: dict[str, ModuleType] = {}
+# NumPy's module -> ours, where functions are looked up by name; numpy/__init__.py adds itself.
+NAMESPACES: dict[str, ModuleType] = {"numpy.lib.stride_tricks": stride_tricks}
 
 # Namespaces that are loaded at first need; mgefn/__init__.py, which stands above them, fills it.
 LOADERS: dict[str, Callable[[], ModuleType]] = {}
@@ -467,6 +468,8 @@ _CALLS_BACK = frozenset(("apply_along_axis", "apply_over_axes", "piecewise"))
 
 _REFUSED = object()
 
+_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
 
 def _parameters(fn: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
     try:
@@ -493,7 +496,7 @@ def _takes(fn: Callable[..., Any], options: Mapping[str, Any]) -> bool:
 class _Counterpart:
     """Our function for one of NumPy's, and how arguments of the one become those of the other."""
 
-    __slots__ = ("fn", "names", "numpy_names", "plain", "renamed", "variadic")
+    __slots__ = ("fn", "names", "numpy_names", "open", "plain", "renamed", "variadic")
 
     def __init__(self, func: Callable[..., Any], fn: Callable[..., Any]):
         self.fn = fn
@@ -501,7 +504,8 @@ class _Counterpart:
         ours, theirs = _parameters(fn), _parameters(func)
         positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
         self.variadic = any(p.kind is p.VAR_POSITIONAL for p in ours.values())
-        self.names = frozenset(n for n, p in ours.items() if p.kind is not p.VAR_POSITIONAL)
+        self.open = any(p.kind is p.VAR_KEYWORD for p in ours.values())  # pad's **kwargs
+        self.names = frozenset(n for n, p in ours.items() if p.kind not in _VARIADIC)
         by_place = [n for n, p in ours.items() if p.kind in positional]
         self.numpy_names = [n for n, p in theirs.items() if p.kind in positional]
         # So many leading arguments mean the same in both and stay without a name.
@@ -528,7 +532,7 @@ class _Counterpart:
             name = self.renamed.get(numpy_name, numpy_name)
             if value is np._NoValue:
                 continue
-            if name in self.names and not (name == "out" and value is not None):
+            if (name in self.names or self.open) and not (name == "out" and value is not None):
                 taken[name] = value
             elif value is not None:
                 harmless = _HARMLESS.get(name)

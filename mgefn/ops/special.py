@@ -65,56 +65,56 @@ def _bessel_i1e_slope(y: Any, x: Any) -> Any:
 
 
 @api_boundary
-def erf(x: ArrayLike, /) -> Array:
+def erf(x: ArrayLike) -> Array:
     """Error function, 2 / sqrt(pi) times the integral of e**(-t**2) from 0 to x, elementwise."""
     return unary(erf_p, x, inexact=True)
 
 
 @api_boundary
-def erfc(x: ArrayLike, /) -> Array:
+def erfc(x: ArrayLike) -> Array:
     """1 - erf(x), elementwise, exact for large x."""
     return unary(erfc_p, x, inexact=True)
 
 
 @api_boundary
-def erf_inv(x: ArrayLike, /) -> Array:
+def erf_inv(x: ArrayLike) -> Array:
     """Inverse of erf, elementwise; +-inf at +-1."""
     return unary(erf_inv_p, x, inexact=True)
 
 
 @api_boundary
-def lgamma(x: ArrayLike, /) -> Array:
+def lgamma(x: ArrayLike) -> Array:
     """Logarithm of |Gamma(x)|, elementwise."""
     return unary(lgamma_p, x, inexact=True)
 
 
 @api_boundary
-def digamma(x: ArrayLike, /) -> Array:
+def digamma(x: ArrayLike) -> Array:
     """Derivative of lgamma, elementwise."""
     return unary(digamma_p, x, inexact=True)
 
 
 @api_boundary
-def polygamma(m: ArrayLike, x: ArrayLike, /) -> Array:
+def polygamma(m: ArrayLike, x: ArrayLike) -> Array:
     """The m-th derivative of digamma at x, elementwise; m is a nonnegative integer."""
     return nary(polygamma_p, m, x, inexact=True)
 
 
 @api_boundary
-def bessel_i0e(x: ArrayLike, /) -> Array:
+def bessel_i0e(x: ArrayLike) -> Array:
     """e**-|x| I_0(x): the exponentially scaled modified Bessel function of order 0."""
     return unary(bessel_i0e_p, x, inexact=True)
 
 
 @api_boundary
-def bessel_i1e(x: ArrayLike, /) -> Array:
+def bessel_i1e(x: ArrayLike) -> Array:
     """e**-|x| I_1(x): the exponentially scaled modified Bessel function of order 1."""
     return unary(bessel_i1e_p, x, inexact=True)
 
 
 @method("sinc")
 @api_boundary
-def sinc(x: ArrayLike, /) -> Array:
+def sinc(x: ArrayLike) -> Array:
     """sin(pi x) / (pi x), elementwise, and 1 at 0, where all derivatives are right."""
     (a,) = promoted("sinc", (x,), inexact=True)
     return sinc_p.bind1(a)

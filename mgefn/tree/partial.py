@@ -39,7 +39,7 @@ class Partial(functools.partial):
     of the inner one in the structure.
     """
 
-    def __new__(cls, func: Callable[..., Any], /, *args: Any, **keywords: Any) -> Partial:
+    def __new__(cls, /, func: Callable[..., Any], *args: Any, **keywords: Any) -> Partial:
         if not callable(func):
             raise ArgumentError(
                 f"Partial: needs a callable, got {type(func).__name__}. Pass a function first."

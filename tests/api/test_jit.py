@@ -271,3 +271,34 @@ def test_user_frames_only():
             call()
         files = {f.filename for f in traceback.extract_tb(caught.value.__traceback__)}
         assert any(f.endswith("interpreters/staging.py") or "ops" in f for f in files)
+
+
+def test_misspelt_argument_names_are_refused():
+    with pytest.raises(mgefn.errors.ArgumentError, match="static_argnames holds 'q'"):
+        mgefn.jit(lambda x, n: x, static_argnames="q")
+    with pytest.raises(mgefn.errors.ArgumentError, match="donate_argnames holds 'q'"):
+        mgefn.jit(lambda x, n: x, donate_argnames=("x", "q"))
+    mgefn.jit(lambda x, **options: x, static_argnames="q")
+    mgefn.jit(lambda *args, key=None: args[0], static_argnames="key")
+
+
+def test_numbers_beside_arrays_of_64_bits_are_not_rounded():
+    wide = mnp.ones(2, "float64")
+    want = np.full(2, 0.1)
+    for got in (
+        wide * 0.1,
+        wide * np.float64(0.1),
+        wide * mnp.asarray(0.1),
+        mnp.where(wide > 0, np.float64(0.1), wide),
+        wide.at[:].set(0.1),
+        mgefn.jit(lambda x, y: x * y)(wide, 0.1),
+        mgefn.jit(lambda x: x * np.float64(0.1))(wide),
+        mgefn.vmap(lambda x, y: x * y, (0, None))(wide, 0.1),
+        mgefn.jvp(lambda c: c * wide, (0.1,), (1.0,))[0],
+        mgefn.value_and_grad(lambda c: (c * wide)[0])(0.1)[0] * wide,
+        mnp.pad(wide[:0], (0, 2), constant_values=0.1),
+    ):
+        assert got.dtype == np.float64
+        np.testing.assert_array_equal(got, want)
+    narrow = mgefn.jit(lambda x, y, z: x * y)(mnp.ones(2), 0.1, wide)
+    assert narrow.dtype == np.float32

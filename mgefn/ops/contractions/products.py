@@ -42,20 +42,19 @@ _DIRECT = frozenset(map(np.dtype, ("float32", "float64", "complex64", "complex12
 
 @method("matmul")
 def matmul(
-    x1: ArrayLike,
-    x2: ArrayLike,
-    /,
+    a: ArrayLike,
+    b: ArrayLike,
     *,
     precision: Any = None,
     preferred_element_type: DTypeLike = None,
 ) -> Array:
-    """Matrix product x1 @ x2, as numpy.matmul gives it; leading dimensions broadcast.
+    """Matrix product a @ b, as numpy.matmul gives it; leading dimensions broadcast.
 
-    Derivatives: ct @ x2.T for x1 and x1.T @ ct for x2.
+    Derivatives: ct @ b.T for a and a.T @ ct for b.
 
     Args:
-        x1: shape (..., m, k) or (k,).
-        x2: shape (..., k, n) or (k,); both are promoted to one dtype. For bool, "or" of "and".
+        a: shape (..., m, k) or (k,).
+        b: shape (..., k, n) or (k,); both are promoted to one dtype. For bool, "or" of "and".
         precision: taken for the sake of ported programs; sums always have full precision.
         preferred_element_type: dtype of the sums and of the result; see `lax.dot_general`.
     Returns:
@@ -70,26 +69,26 @@ def matmul(
     try:
         if (
             state.current is None
-            and x1.__class__ is ConcreteArray
-            and x2.__class__ is ConcreteArray
+            and a.__class__ is ConcreteArray
+            and b.__class__ is ConcreteArray
             and preferred_element_type is None
         ):
-            a, b = x1._data, x2._data
-            if a.dtype is b.dtype and a.dtype in _DIRECT:
+            x, y = a._data, b._data
+            if x.dtype is y.dtype and x.dtype in _DIRECT:
                 try:
-                    if a.ndim <= 2 or b.ndim > 2:
-                        out = state.quiet(np.matmul, a, b)
+                    if x.ndim <= 2 or y.ndim > 2:
+                        out = state.quiet(np.matmul, x, y)
                     else:
                         # A stack of matrices times one matrix is one large product.
-                        rows = a.reshape(-1, a.shape[-1])
-                        out = state.quiet(np.matmul, rows, b).reshape(a.shape[:-1] + b.shape[1:])
+                        rows = x.reshape(-1, x.shape[-1])
+                        out = state.quiet(np.matmul, rows, y).reshape(x.shape[:-1] + y.shape[1:])
                 except (RuntimeError, ValueError):
                     pass  # a context entered twice, or shapes that do not fit: the slow way tells
                 else:
                     if out.__class__ is not np.ndarray:
                         out = np.asarray(out)
-                    return ConcreteArray(out, x1._weak and x2._weak)
-        return _matmul("matmul", x1, x2, preferred_element_type)
+                    return ConcreteArray(out, a._weak and b._weak)
+        return _matmul("matmul", a, b, preferred_element_type)
     except BaseException as e:
         leave_api(e)
         raise

@@ -128,7 +128,7 @@ for _p in (add_p, sub_p, mul_p, div_p, neg_p, scale_p):
 
 
 @method("add")
-def add(x: ArrayLike, y: ArrayLike, /) -> Array:
+def add(x: ArrayLike, y: ArrayLike) -> Array:
     """x + y, elementwise, as numpy.add gives it."""
     try:
         return binary(add_p, x, y)
@@ -138,7 +138,7 @@ def add(x: ArrayLike, y: ArrayLike, /) -> Array:
 
 
 @method("subtract")
-def subtract(x: ArrayLike, y: ArrayLike, /) -> Array:
+def subtract(x: ArrayLike, y: ArrayLike) -> Array:
     """x - y, elementwise, as numpy.subtract gives it."""
     try:
         return binary(sub_p, x, y)
@@ -148,7 +148,7 @@ def subtract(x: ArrayLike, y: ArrayLike, /) -> Array:
 
 
 @method("multiply")
-def multiply(x: ArrayLike, y: ArrayLike, /) -> Array:
+def multiply(x: ArrayLike, y: ArrayLike) -> Array:
     """x * y, elementwise, as numpy.multiply gives it."""
     try:
         return binary(mul_p, x, y)
@@ -158,7 +158,7 @@ def multiply(x: ArrayLike, y: ArrayLike, /) -> Array:
 
 
 @method("true_divide")
-def true_divide(x: ArrayLike, y: ArrayLike, /) -> Array:
+def true_divide(x: ArrayLike, y: ArrayLike) -> Array:
     """x / y, elementwise; integers are divided as floats, as numpy.true_divide does."""
     try:
         return binary(div_p, x, y, inexact=True)
@@ -171,7 +171,7 @@ divide = true_divide
 
 
 @method("negative")
-def negative(x: ArrayLike, /) -> Array:
+def negative(x: ArrayLike) -> Array:
     """-x, elementwise."""
     try:
         return unary(neg_p, x)
@@ -182,14 +182,14 @@ def negative(x: ArrayLike, /) -> Array:
 
 @method("positive")
 @api_boundary
-def positive(x: ArrayLike, /) -> Array:
+def positive(x: ArrayLike) -> Array:
     """+x: the array itself."""
     return promoted("positive", (x,))[0]
 
 
 @method("floor_divide")
 @api_boundary
-def floor_divide(x: ArrayLike, y: ArrayLike, /) -> Array:
+def floor_divide(x: ArrayLike, y: ArrayLike) -> Array:
     """The largest integer at most x / y, elementwise, as numpy.floor_divide gives it.
 
     Floats follow IEEE 754: 1 // 0 is inf. An integer divided by 0 gives -1, as in JAX.
@@ -218,7 +218,7 @@ def floor_divide(x: ArrayLike, y: ArrayLike, /) -> Array:
 
 @method("remainder")
 @api_boundary
-def remainder(x: ArrayLike, y: ArrayLike, /) -> Array:
+def remainder(x: ArrayLike, y: ArrayLike) -> Array:
     """x - floor(x / y) * y, elementwise: takes the sign of y, as numpy.remainder does.
 
     Derivative: 1 in x, -floor(x / y) in y.
@@ -243,20 +243,20 @@ mod = remainder
 
 @method("divmod")
 @api_boundary
-def divmod(x: ArrayLike, y: ArrayLike, /) -> tuple[Array, Array]:
+def divmod(x: ArrayLike, y: ArrayLike) -> tuple[Array, Array]:
     """(x // y, x % y), elementwise."""
     return floor_divide(x, y), remainder(x, y)
 
 
 @method("fmod")
 @api_boundary
-def fmod(x: ArrayLike, y: ArrayLike, /) -> Array:
+def fmod(x: ArrayLike, y: ArrayLike) -> Array:
     """The remainder of x / y with the sign of x, as C's fmod and numpy.fmod give it."""
     return binary(rem_p, x, y)
 
 
 @method("square")
-def square(x: ArrayLike, /) -> Array:
+def square(x: ArrayLike) -> Array:
     """x * x, elementwise."""
     try:
         return unary(square_p, x)
@@ -266,7 +266,7 @@ def square(x: ArrayLike, /) -> Array:
 
 
 @method("sqrt")
-def sqrt(x: ArrayLike, /) -> Array:
+def sqrt(x: ArrayLike) -> Array:
     """Square root, elementwise; NaN below 0. Derivative 1 / (2 sqrt(x)), which is inf at 0."""
     try:
         return unary(sqrt_p, x, inexact=True)
@@ -276,21 +276,21 @@ def sqrt(x: ArrayLike, /) -> Array:
 
 
 @api_boundary
-def rsqrt(x: ArrayLike, /) -> Array:
+def rsqrt(x: ArrayLike) -> Array:
     """1 / sqrt(x), elementwise."""
     return unary(rsqrt_p, x, inexact=True)
 
 
 @method("cbrt")
 @api_boundary
-def cbrt(x: ArrayLike, /) -> Array:
+def cbrt(x: ArrayLike) -> Array:
     """Real cube root, elementwise; negative for negative x."""
     return unary(cbrt_p, x, inexact=True)
 
 
 @method("reciprocal")
 @api_boundary
-def reciprocal(x: ArrayLike, /) -> Array:
+def reciprocal(x: ArrayLike) -> Array:
     """1 / x, elementwise, in floating point."""
     (a,) = promoted("reciprocal", (x,), inexact=True)
     return div_p.bind1(scalar(1, a.dtype), a)
@@ -298,6 +298,6 @@ def reciprocal(x: ArrayLike, /) -> Array:
 
 @method("nextafter")
 @api_boundary
-def nextafter(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """The next representable number after x towards y, elementwise. It has no derivative."""
-    return binary(nextafter_p, x, y, inexact=True)
+def nextafter(x1: ArrayLike, x2: ArrayLike) -> Array:
+    """The next representable number after x1 towards x2, elementwise. It has no derivative."""
+    return binary(nextafter_p, x1, x2, inexact=True)

@@ -48,7 +48,7 @@ def _share(x: Any, other: Any, z: Any) -> Any:
 
 
 @method("maximum")
-def maximum(x: ArrayLike, y: ArrayLike, /) -> Array:
+def maximum(x: ArrayLike, y: ArrayLike) -> Array:
     """The larger of x and y, elementwise; NaN where one is. Ties share the derivative."""
     try:
         return binary(max_p, x, y)
@@ -58,7 +58,7 @@ def maximum(x: ArrayLike, y: ArrayLike, /) -> Array:
 
 
 @method("minimum")
-def minimum(x: ArrayLike, y: ArrayLike, /) -> Array:
+def minimum(x: ArrayLike, y: ArrayLike) -> Array:
     """The smaller of x and y, elementwise; NaN where one is. Ties share the derivative."""
     try:
         return binary(min_p, x, y)

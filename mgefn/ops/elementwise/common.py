@@ -15,7 +15,14 @@ from typing import Any
 import numpy as np
 
 from mgefn import dtypes
-from mgefn.core.array import ConcreteArray, as_array, is_arraylike, not_an_array, scalar
+from mgefn.core.array import (
+    ConcreteArray,
+    as_array,
+    exact_scalar,
+    is_arraylike,
+    not_an_array,
+    scalar,
+)
 from mgefn.core.array_methods import METHODS, Array, ArrayLike
 from mgefn.core.avals import ShapedArray, Zero
 from mgefn.core.interpreter import state
@@ -60,6 +67,9 @@ def convert(x: Any, dtype: np.dtype, weak: bool = False) -> Any:
     """An Array or tracer with this dtype and weakness; x itself where it has them."""
     if x.dtype == dtype and x.weak_type == weak:
         return x
+    exact = exact_scalar(x, dtype, weak)
+    if exact is not None:
+        return exact
     return convert_element_type_p.bind1(x, new_dtype=dtype, weak_type=weak)
 
 
@@ -326,6 +336,10 @@ def _convert_element_type_abstract_eval(x: ShapedArray, *, new_dtype, weak_type)
     return (ShapedArray(x.shape, new_dtype, weak_type),)
 
 
+# Tracers hold weak arrays too, so the number behind one is looked for once more when it is known.
+convert_element_type_p.by_value = lambda args, params: exact_scalar(
+    args[0], params["new_dtype"], params["weak_type"]
+)
 convert_element_type_p.weak_of = lambda weak, params: params["weak_type"]
 
 convert_element_type_p.def_batch(batch_elementwise(convert_element_type_p))

@@ -75,7 +75,7 @@ complex_p.def_batch(batch_elementwise(complex_p))
 
 @method("real")
 @api_boundary
-def real(x: ArrayLike, /) -> Array:
+def real(x: ArrayLike) -> Array:
     """Real part, elementwise; real arrays stay as they are."""
     (a,) = promoted("real", (x,))
     return real_p.bind1(a) if dtypes.is_complex(a.dtype) else a
@@ -83,7 +83,7 @@ def real(x: ArrayLike, /) -> Array:
 
 @method("imag")
 @api_boundary
-def imag(x: ArrayLike, /) -> Array:
+def imag(x: ArrayLike) -> Array:
     """Imaginary part, elementwise; 0 for real arrays."""
     (a,) = promoted("imag", (x,))
     return imag_p.bind1(a) if dtypes.is_complex(a.dtype) else full_like_aval(0, a.aval)
@@ -91,7 +91,7 @@ def imag(x: ArrayLike, /) -> Array:
 
 @method("conj")
 @api_boundary
-def conj(x: ArrayLike, /) -> Array:
+def conj(x: ArrayLike) -> Array:
     """Complex conjugate, elementwise; real arrays stay as they are."""
     (a,) = promoted("conj", (x,))
     return conj_p.bind1(a) if dtypes.is_complex(a.dtype) else a

@@ -83,7 +83,7 @@ def integer_pow(x: ArrayLike, y: int) -> Array:
 
 
 @method("power")
-def power(x: ArrayLike, y: ArrayLike, /) -> Array:
+def power(x: ArrayLike, y: ArrayLike) -> Array:
     """x ** y, elementwise, as numpy.power gives it.
 
     A Python integer as exponent multiplies repeatedly and keeps an integer dtype. Derivative at
@@ -132,7 +132,7 @@ def _integer_power(x: Any, y: Any) -> Any:
 
 @method("float_power")
 @api_boundary
-def float_power(x: ArrayLike, y: ArrayLike, /) -> Array:
+def float_power(x: ArrayLike, y: ArrayLike) -> Array:
     """x ** y in floating point, also for integers."""
     return nary(pow_p, x, y, inexact=True)
 
@@ -151,7 +151,7 @@ logistic_p = elementwise("logistic", INEXACT, lambda y, x: y * (1 - y))
 
 
 @method("exp")
-def exp(x: ArrayLike, /) -> Array:
+def exp(x: ArrayLike) -> Array:
     """e**x, elementwise."""
     try:
         return unary(exp_p, x, inexact=True)
@@ -162,20 +162,20 @@ def exp(x: ArrayLike, /) -> Array:
 
 @method("exp2")
 @api_boundary
-def exp2(x: ArrayLike, /) -> Array:
+def exp2(x: ArrayLike) -> Array:
     """2**x, elementwise."""
     return unary(exp2_p, x, inexact=True)
 
 
 @method("expm1")
 @api_boundary
-def expm1(x: ArrayLike, /) -> Array:
+def expm1(x: ArrayLike) -> Array:
     """e**x - 1, elementwise, exact for small x."""
     return unary(expm1_p, x, inexact=True)
 
 
 @method("log")
-def log(x: ArrayLike, /) -> Array:
+def log(x: ArrayLike) -> Array:
     """Natural logarithm, elementwise: -inf at 0, NaN below."""
     try:
         return unary(log_p, x, inexact=True)
@@ -186,7 +186,7 @@ def log(x: ArrayLike, /) -> Array:
 
 @method("log2")
 @api_boundary
-def log2(x: ArrayLike, /) -> Array:
+def log2(x: ArrayLike) -> Array:
     """Logarithm to base 2, elementwise."""
     (a,) = promoted("log2", (x,), inexact=True)
     return log_p.bind1(a) * (1 / math.log(2))
@@ -194,7 +194,7 @@ def log2(x: ArrayLike, /) -> Array:
 
 @method("log10")
 @api_boundary
-def log10(x: ArrayLike, /) -> Array:
+def log10(x: ArrayLike) -> Array:
     """Logarithm to base 10, elementwise."""
     (a,) = promoted("log10", (x,), inexact=True)
     return log_p.bind1(a) * (1 / math.log(10))
@@ -202,12 +202,12 @@ def log10(x: ArrayLike, /) -> Array:
 
 @method("log1p")
 @api_boundary
-def log1p(x: ArrayLike, /) -> Array:
+def log1p(x: ArrayLike) -> Array:
     """log(1 + x), elementwise, exact for small x."""
     return unary(log1p_p, x, inexact=True)
 
 
-def logistic(x: ArrayLike, /) -> Array:
+def logistic(x: ArrayLike) -> Array:
     """1 / (1 + e**-x), elementwise."""
     try:
         return unary(logistic_p, x, inexact=True)

@@ -53,7 +53,7 @@ clz_p = elementwise("clz", INTEGER, constant=True)
 
 
 @method("equal")
-def equal(x: ArrayLike, y: ArrayLike, /) -> Array:
+def equal(x: ArrayLike, y: ArrayLike) -> Array:
     """x == y, elementwise."""
     try:
         return binary(eq_p, x, y)
@@ -63,7 +63,7 @@ def equal(x: ArrayLike, y: ArrayLike, /) -> Array:
 
 
 @method("not_equal")
-def not_equal(x: ArrayLike, y: ArrayLike, /) -> Array:
+def not_equal(x: ArrayLike, y: ArrayLike) -> Array:
     """x != y, elementwise."""
     try:
         return binary(ne_p, x, y)
@@ -73,7 +73,7 @@ def not_equal(x: ArrayLike, y: ArrayLike, /) -> Array:
 
 
 @method("less")
-def less(x: ArrayLike, y: ArrayLike, /) -> Array:
+def less(x: ArrayLike, y: ArrayLike) -> Array:
     """x < y, elementwise; complex numbers in lexicographic order."""
     try:
         return binary(lt_p, x, y)
@@ -83,7 +83,7 @@ def less(x: ArrayLike, y: ArrayLike, /) -> Array:
 
 
 @method("less_equal")
-def less_equal(x: ArrayLike, y: ArrayLike, /) -> Array:
+def less_equal(x: ArrayLike, y: ArrayLike) -> Array:
     """x <= y, elementwise; complex numbers in lexicographic order."""
     try:
         return binary(le_p, x, y)
@@ -93,7 +93,7 @@ def less_equal(x: ArrayLike, y: ArrayLike, /) -> Array:
 
 
 @method("greater")
-def greater(x: ArrayLike, y: ArrayLike, /) -> Array:
+def greater(x: ArrayLike, y: ArrayLike) -> Array:
     """x > y, elementwise; complex numbers in lexicographic order."""
     try:
         return binary(gt_p, x, y)
@@ -103,7 +103,7 @@ def greater(x: ArrayLike, y: ArrayLike, /) -> Array:
 
 
 @method("greater_equal")
-def greater_equal(x: ArrayLike, y: ArrayLike, /) -> Array:
+def greater_equal(x: ArrayLike, y: ArrayLike) -> Array:
     """x >= y, elementwise; complex numbers in lexicographic order."""
     try:
         return binary(ge_p, x, y)
@@ -114,56 +114,56 @@ def greater_equal(x: ArrayLike, y: ArrayLike, /) -> Array:
 
 @method("logical_and")
 @api_boundary
-def logical_and(x: ArrayLike, y: ArrayLike, /) -> Array:
+def logical_and(x: ArrayLike, y: ArrayLike) -> Array:
     """Are both nonzero? Elementwise."""
     return binary(and_p, truth(x), truth(y))
 
 
 @method("logical_or")
 @api_boundary
-def logical_or(x: ArrayLike, y: ArrayLike, /) -> Array:
+def logical_or(x: ArrayLike, y: ArrayLike) -> Array:
     """Is one nonzero? Elementwise."""
     return binary(or_p, truth(x), truth(y))
 
 
 @method("logical_xor")
 @api_boundary
-def logical_xor(x: ArrayLike, y: ArrayLike, /) -> Array:
+def logical_xor(x: ArrayLike, y: ArrayLike) -> Array:
     """Is just one nonzero? Elementwise."""
     return binary(xor_p, truth(x), truth(y))
 
 
 @method("logical_not")
 @api_boundary
-def logical_not(x: ArrayLike, /) -> Array:
+def logical_not(x: ArrayLike) -> Array:
     """Is x zero? Elementwise."""
     return not_p.bind1(truth(x))
 
 
 @method("bitwise_and")
 @api_boundary
-def bitwise_and(x: ArrayLike, y: ArrayLike, /) -> Array:
+def bitwise_and(x: ArrayLike, y: ArrayLike) -> Array:
     """Bitwise and of integers or booleans, elementwise."""
     return binary(and_p, x, y)
 
 
 @method("bitwise_or")
 @api_boundary
-def bitwise_or(x: ArrayLike, y: ArrayLike, /) -> Array:
+def bitwise_or(x: ArrayLike, y: ArrayLike) -> Array:
     """Bitwise or of integers or booleans, elementwise."""
     return binary(or_p, x, y)
 
 
 @method("bitwise_xor")
 @api_boundary
-def bitwise_xor(x: ArrayLike, y: ArrayLike, /) -> Array:
+def bitwise_xor(x: ArrayLike, y: ArrayLike) -> Array:
     """Bitwise exclusive or of integers or booleans, elementwise."""
     return binary(xor_p, x, y)
 
 
 @method("invert")
 @api_boundary
-def invert(x: ArrayLike, /) -> Array:
+def invert(x: ArrayLike) -> Array:
     """Bitwise not of integers, logical not of booleans, elementwise."""
     return unary(not_p, x)
 
@@ -173,14 +173,14 @@ bitwise_not = bitwise_invert = invert
 
 @method("left_shift")
 @api_boundary
-def left_shift(x: ArrayLike, y: ArrayLike, /) -> Array:
+def left_shift(x: ArrayLike, y: ArrayLike) -> Array:
     """x shifted left by y bits, elementwise; 0 where y is the width or more."""
     return binary(shift_left_p, x, y)
 
 
 @method("right_shift")
 @api_boundary
-def right_shift(x: ArrayLike, y: ArrayLike, /) -> Array:
+def right_shift(x: ArrayLike, y: ArrayLike) -> Array:
     """x shifted right by y bits, elementwise; signed integers keep their sign."""
     x, y = promoted("right_shift", (x, y))
     signed = dtypes.is_signed(x.dtype)
@@ -191,14 +191,14 @@ bitwise_left_shift, bitwise_right_shift = left_shift, right_shift
 
 
 @api_boundary
-def population_count(x: ArrayLike, /) -> Array:
+def population_count(x: ArrayLike) -> Array:
     """Number of bits set, elementwise, in the dtype of x."""
     return unary(population_count_p, x)
 
 
 @method("bitwise_count")
 @api_boundary
-def bitwise_count(x: ArrayLike, /) -> Array:
+def bitwise_count(x: ArrayLike) -> Array:
     """Number of bits set in |x|, elementwise, as uint8."""
     (a,) = promoted("bitwise_count", (x,))
     if dtypes.is_signed(a.dtype):
@@ -207,6 +207,6 @@ def bitwise_count(x: ArrayLike, /) -> Array:
 
 
 @api_boundary
-def clz(x: ArrayLike, /) -> Array:
+def clz(x: ArrayLike) -> Array:
     """Number of leading zero bits, elementwise."""
     return unary(clz_p, x)

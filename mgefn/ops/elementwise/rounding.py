@@ -70,7 +70,7 @@ def _abs_jvp(primals, tangents):
 
 
 @method("abs")
-def abs(x: ArrayLike, /) -> Array:
+def abs(x: ArrayLike) -> Array:
     """Absolute value, elementwise; of a complex number its modulus. Derivative at 0 is 0."""
     try:
         if x.__class__ is bool or getattr(x, "dtype", None) == BOOL:
@@ -86,7 +86,7 @@ absolute = abs
 
 @method("fabs")
 @api_boundary
-def fabs(x: ArrayLike, /) -> Array:
+def fabs(x: ArrayLike) -> Array:
     """Absolute value in floating point."""
     (a,) = promoted("fabs", (x,), inexact=True)
     return abs_p.bind1(a)
@@ -94,21 +94,21 @@ def fabs(x: ArrayLike, /) -> Array:
 
 @method("sign")
 @api_boundary
-def sign(x: ArrayLike, /) -> Array:
+def sign(x: ArrayLike) -> Array:
     """-1, 0 or 1 by the sign of x; of a complex number x / |x|. It has no derivative."""
     return unary(sign_p, x)
 
 
 @method("floor")
 @api_boundary
-def floor(x: ArrayLike, /) -> Array:
+def floor(x: ArrayLike) -> Array:
     """The largest integer at most x, elementwise; integers stay as they are."""
     return _rounding(floor_p, x)
 
 
 @method("ceil")
 @api_boundary
-def ceil(x: ArrayLike, /) -> Array:
+def ceil(x: ArrayLike) -> Array:
     """The smallest integer at least x, elementwise; integers stay as they are."""
     return _rounding(ceil_p, x)
 
@@ -120,7 +120,7 @@ def _rounding(primitive: Primitive, x: Any, **params: Any) -> Any:
 
 @method("trunc")
 @api_boundary
-def trunc(x: ArrayLike, /) -> Array:
+def trunc(x: ArrayLike) -> Array:
     """x without its fraction, elementwise."""
     (a,) = promoted("trunc", (x,))
     return _truncated(a) if dtypes.is_inexact(a.dtype) else a
@@ -131,7 +131,7 @@ fix = trunc
 
 @method("rint")
 @api_boundary
-def rint(x: ArrayLike, /) -> Array:
+def rint(x: ArrayLike) -> Array:
     """The nearest integer, halves to the even one, elementwise."""
     (a,) = promoted("rint", (x,), inexact=True)
     if dtypes.is_complex(a.dtype):
@@ -181,7 +181,7 @@ around = round
 
 @method("isfinite")
 @api_boundary
-def isfinite(x: ArrayLike, /) -> Array:
+def isfinite(x: ArrayLike) -> Array:
     """Is x neither infinite nor NaN? Elementwise."""
     (a,) = promoted("isfinite", (x,))
     if not dtypes.is_inexact(a.dtype):
@@ -191,7 +191,7 @@ def isfinite(x: ArrayLike, /) -> Array:
 
 @method("isnan")
 @api_boundary
-def isnan(x: ArrayLike, /) -> Array:
+def isnan(x: ArrayLike) -> Array:
     """Is x not a number? Elementwise."""
     (a,) = promoted("isnan", (x,))
     return a != a
@@ -199,7 +199,7 @@ def isnan(x: ArrayLike, /) -> Array:
 
 @method("isinf")
 @api_boundary
-def isinf(x: ArrayLike, /) -> Array:
+def isinf(x: ArrayLike) -> Array:
     """Is x infinite? Elementwise; a complex number is when one of its parts is."""
     (a,) = promoted("isinf", (x,))
     if dtypes.is_complex(a.dtype):
@@ -211,7 +211,7 @@ def isinf(x: ArrayLike, /) -> Array:
 
 @method("signbit")
 @api_boundary
-def signbit(x: ArrayLike, /) -> Array:
+def signbit(x: ArrayLike) -> Array:
     """Is the sign bit set? Elementwise; true for -0.0."""
     (a,) = promoted("signbit", (x,))
     if dtypes.is_inexact(a.dtype):
@@ -221,14 +221,14 @@ def signbit(x: ArrayLike, /) -> Array:
 
 @method("copysign")
 @api_boundary
-def copysign(x: ArrayLike, y: ArrayLike, /) -> Array:
+def copysign(x: ArrayLike, y: ArrayLike) -> Array:
     """|x| with the sign of y, elementwise."""
     return binary(copysign_p, x, y, inexact=True)
 
 
 @method("heaviside")
 @api_boundary
-def heaviside(x: ArrayLike, y: ArrayLike, /) -> Array:
+def heaviside(x: ArrayLike, y: ArrayLike) -> Array:
     """0 below 0, y at 0, 1 above 0, elementwise."""
     a, b = broadcasted("heaviside", promoted("heaviside", (x, y), inexact=True))
     return where(isnan(a), a, where(a == 0, b, mask(a > 0, a)))

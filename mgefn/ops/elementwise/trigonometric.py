@@ -52,7 +52,7 @@ atanh_p = elementwise("atanh", INEXACT, lambda y, x: 1 / ((1 - x) * (1 + x)), ca
 
 
 @method("sin")
-def sin(x: ArrayLike, /) -> Array:
+def sin(x: ArrayLike) -> Array:
     """Sine of x in radians, elementwise."""
     try:
         return unary(sin_p, x, inexact=True)
@@ -62,7 +62,7 @@ def sin(x: ArrayLike, /) -> Array:
 
 
 @method("cos")
-def cos(x: ArrayLike, /) -> Array:
+def cos(x: ArrayLike) -> Array:
     """Cosine of x in radians, elementwise."""
     try:
         return unary(cos_p, x, inexact=True)
@@ -73,55 +73,55 @@ def cos(x: ArrayLike, /) -> Array:
 
 @method("tan")
 @api_boundary
-def tan(x: ArrayLike, /) -> Array:
+def tan(x: ArrayLike) -> Array:
     """Tangent of x in radians, elementwise."""
     return unary(tan_p, x, inexact=True)
 
 
 @method("arcsin")
 @api_boundary
-def arcsin(x: ArrayLike, /) -> Array:
+def arcsin(x: ArrayLike) -> Array:
     """Inverse sine in radians, in [-pi/2, pi/2], elementwise; NaN outside [-1, 1]."""
     return unary(asin_p, x, inexact=True)
 
 
 @method("arccos")
 @api_boundary
-def arccos(x: ArrayLike, /) -> Array:
+def arccos(x: ArrayLike) -> Array:
     """Inverse cosine in radians, in [0, pi], elementwise; NaN outside [-1, 1]."""
     return unary(acos_p, x, inexact=True)
 
 
 @method("arctan")
 @api_boundary
-def arctan(x: ArrayLike, /) -> Array:
+def arctan(x: ArrayLike) -> Array:
     """Inverse tangent in radians, in [-pi/2, pi/2], elementwise."""
     return unary(atan_p, x, inexact=True)
 
 
 @method("arctan2")
 @api_boundary
-def arctan2(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """Angle in radians of the point (x2, x1) from the positive x2 axis, elementwise."""
-    return binary(atan2_p, x1, x2, inexact=True)
+def arctan2(x: ArrayLike, y: ArrayLike) -> Array:
+    """Angle in radians of the point (y, x) from the positive y axis, elementwise."""
+    return binary(atan2_p, x, y, inexact=True)
 
 
 @method("sinh")
 @api_boundary
-def sinh(x: ArrayLike, /) -> Array:
+def sinh(x: ArrayLike) -> Array:
     """Hyperbolic sine, elementwise."""
     return unary(sinh_p, x, inexact=True)
 
 
 @method("cosh")
 @api_boundary
-def cosh(x: ArrayLike, /) -> Array:
+def cosh(x: ArrayLike) -> Array:
     """Hyperbolic cosine, elementwise."""
     return unary(cosh_p, x, inexact=True)
 
 
 @method("tanh")
-def tanh(x: ArrayLike, /) -> Array:
+def tanh(x: ArrayLike) -> Array:
     """Hyperbolic tangent, elementwise."""
     try:
         return unary(tanh_p, x, inexact=True)
@@ -132,21 +132,21 @@ def tanh(x: ArrayLike, /) -> Array:
 
 @method("arcsinh")
 @api_boundary
-def arcsinh(x: ArrayLike, /) -> Array:
+def arcsinh(x: ArrayLike) -> Array:
     """Inverse hyperbolic sine, elementwise."""
     return unary(asinh_p, x, inexact=True)
 
 
 @method("arccosh")
 @api_boundary
-def arccosh(x: ArrayLike, /) -> Array:
+def arccosh(x: ArrayLike) -> Array:
     """Inverse hyperbolic cosine, elementwise; NaN below 1."""
     return unary(acosh_p, x, inexact=True)
 
 
 @method("arctanh")
 @api_boundary
-def arctanh(x: ArrayLike, /) -> Array:
+def arctanh(x: ArrayLike) -> Array:
     """Inverse hyperbolic tangent, elementwise; NaN outside [-1, 1]."""
     return unary(atanh_p, x, inexact=True)
 
@@ -176,13 +176,13 @@ def _hypot_slope(z: Any, x: Any) -> Any:
 
 
 @api_boundary
-def deg2rad(x: ArrayLike, /) -> Array:
+def deg2rad(x: ArrayLike) -> Array:
     """Degrees to radians."""
     return multiply(x, math.pi / 180)
 
 
 @api_boundary
-def rad2deg(x: ArrayLike, /) -> Array:
+def rad2deg(x: ArrayLike) -> Array:
     """Radians to degrees."""
     return multiply(x, 180 / math.pi)
 

@@ -20,7 +20,7 @@ from mgefn.ops.indexing.select.choosing import (
 from mgefn.ops.indexing.select.common import BOOL, as_size, known
 from mgefn.ops.indexing.select.flat_indices import ravel_multi_index, unravel_index
 from mgefn.ops.indexing.select.grids import indices, ix_
-from mgefn.ops.indexing.select.putting import put, put_along_axis
+from mgefn.ops.indexing.select.putting import fill_diagonal, place, put, put_along_axis
 from mgefn.ops.indexing.select.rearranging import append, delete, insert, repeat, roll, tile
 from mgefn.ops.indexing.select.taking import take, take_along_axis
 from mgefn.ops.indexing.select.triangles import (
@@ -54,6 +54,7 @@ __all__ = [
     "diagflat",
     "diagonal",
     "extract",
+    "fill_diagonal",
     "flatnonzero",
     "indices",
     "insert",
@@ -62,6 +63,7 @@ __all__ = [
     "mask_indices",
     "nonzero",
     "piecewise",
+    "place",
     "put",
     "put_along_axis",
     "ravel_multi_index",

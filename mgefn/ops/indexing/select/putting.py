@@ -1,17 +1,20 @@
-"""put and put_along_axis: copies with elements replaced at an array of indices.
+"""put, place and their kin: copies with some elements replaced.
 
 Arrays are immutable, so NumPy's functions that write in place are here with `inplace=False`.
 """
 
 from __future__ import annotations
 
+import numpy as np
+
 from mgefn.core.array_methods import Array, ArrayLike
 from mgefn.errors import ArgumentError, ShapeError, api_boundary
-from mgefn.ops.elementwise import clip, convert, remainder
+from mgefn.ops.cumulative import cumsum
+from mgefn.ops.elementwise import clip, convert, maximum, remainder, where
 from mgefn.ops.indexing.gather import GatherScatterMode, ScatterDimensionNumbers, scatter_p
 from mgefn.ops.indexing.select.common import array_of, as_size, integers_of
 from mgefn.ops.indexing.select.rearranging import tile
-from mgefn.ops.indexing.select.taking import aligned_rows, along
+from mgefn.ops.indexing.select.taking import aligned_rows, along, take
 from mgefn.ops.indexing.updates import index_set
 from mgefn.ops.shaping import broadcast_to_shape, reshape
 
@@ -95,3 +98,79 @@ def put(
     elif mode is not None:
         raise ArgumentError(f"put: mode must be None, 'clip' or 'wrap', got {mode!r}.")
     return reshape(index_set(reshape(x, (x.size,)), i, values), x.shape)
+
+
+@api_boundary
+def place(arr: ArrayLike, mask: ArrayLike, vals: ArrayLike, *, inplace: bool = True) -> Array:
+    """A copy of arr with `vals` where the mask holds, the first value at the first place.
+
+    Args:
+        arr: an array.
+        mask: of as many elements as arr.
+        vals: values, flattened; repeated where there are fewer than places.
+        inplace: must be False.
+
+    Raises:
+        ArgumentError: inplace is not False, or there are no values. ShapeError: the sizes differ.
+    """
+    if inplace:
+        raise ArgumentError(
+            "place: arrays are immutable, so it can't write in place. Write "
+            "x = place(x, mask, values, inplace=False)."
+        )
+    x, chosen, v = (array_of("place", a) for a in (arr, mask, vals))
+    if chosen.size != x.size:
+        raise ShapeError(f"place: needs a mask of the size of {x.aval}, got {chosen.aval}.")
+    if not x.size:
+        return x
+    if not v.size:
+        raise ArgumentError("place: needs at least one value, got none.")
+    chosen = reshape(chosen, (x.size,)) != 0
+    which = remainder(maximum(cumsum(chosen.astype("int32")) - 1, 0), v.size)
+    values = convert(take(reshape(v, (v.size,)), which), x.dtype)
+    return reshape(where(chosen, values, reshape(x, (x.size,))), x.shape)
+
+
+@api_boundary
+def fill_diagonal(
+    a: ArrayLike, val: ArrayLike, wrap: bool = False, *, inplace: bool = True
+) -> Array:
+    """A copy of `a` with `val` on its main diagonal, where all indices are equal.
+
+    Args:
+        a: rank 2, or of a higher rank and equal sizes.
+        val: values, flattened; repeated where there are fewer than places.
+        wrap: in a tall matrix, begin the diagonal anew, after one row between.
+        inplace: must be False.
+
+    Raises:
+        ArgumentError: inplace is not False. ShapeError: the rank is less than 2, or sizes differ.
+
+    Example:
+        >>> mnp.fill_diagonal(mnp.zeros((2, 3)), 7.0, inplace=False)
+        Array([[7., 0., 0.],
+               [0., 7., 0.]], dtype=float32)
+    """
+    if inplace:
+        raise ArgumentError(
+            "fill_diagonal: arrays are immutable, so it can't write in place. Write "
+            "x = fill_diagonal(x, value, inplace=False)."
+        )
+    x, v = array_of("fill_diagonal", a), array_of("fill_diagonal", val)
+    if x.ndim < 2 or (x.ndim > 2 and len(set(x.shape)) > 1):
+        raise ShapeError(
+            f"fill_diagonal: needs a matrix, or an array of equal sizes, got {x.aval}."
+        )
+    if not x.size or not v.size:
+        return x
+    # The distance of neighbours on the diagonal in the flattened array.
+    if x.ndim == 2:
+        step = x.shape[1] + 1
+        end = x.size if wrap else min(x.size, x.shape[1] ** 2)
+    else:
+        step = sum(x.shape[0] ** i for i in range(x.ndim))
+        end = x.size
+    places = np.arange(0, end, step)
+    times = -(-len(places) // v.size)
+    values = tile(reshape(v, (v.size,)), times)[: len(places)]
+    return reshape(index_set(reshape(x, (x.size,)), places, values), x.shape)
