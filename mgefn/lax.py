@@ -660,9 +660,8 @@ def scatter_apply(
         mode: as for `scatter`: what happens to indices out of bounds.
 
     Example:
-        >>> lax = mgefn.lax
-        >>> dims = lax.ScatterDimensionNumbers((), (0,), (0,))
-        >>> lax.scatter_apply(
+        >>> dims = mgefn.lax.ScatterDimensionNumbers((), (0,), (0,))
+        >>> mgefn.lax.scatter_apply(
         ...     mnp.array([1, 2, 3]), mnp.array([[0], [2], [2]]), lambda x: -2 * x, dims,
         ...     update_shape=(3,),
         ... )
