@@ -339,6 +339,7 @@ unary(
 unary(e.is_finite_p, np.isfinite, INEXACT)
 unary(e.abs_p, np.abs, NUMBERS)
 binary(e.copysign_p, np.copysign, FLOATS)
+binary(e.zero_sign_p, lambda x, y: np.where(x == 0, np.copysign(x, y), x), FLOATS)
 unary(e.exp_p, np.exp, INEXACT)
 unary(e.exp2_p, np.exp2, INEXACT)
 unary(e.expm1_p, np.expm1, INEXACT)

@@ -553,6 +553,8 @@ def _static_key(v: Any, about: str, name: Any) -> Any:
             f"{about}: static argument {name!r} must be hashable, got the array {v.aval}. Make it "
             "an argument that is traced, or close over it."
         )
+    if v.__class__ is float and v == 0:
+        return (float, repr(v))  # -0.0 is equal to 0.0 and means something else
     return (type(v), v)
 
 

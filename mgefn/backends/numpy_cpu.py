@@ -93,6 +93,7 @@ KERNELS = {
     e.is_finite_p: Ufunc(np.isfinite, "fc"),
     e.abs_p: Ufunc(np.absolute, "iufc"),
     e.copysign_p: Ufunc(np.copysign, "f"),
+    e.zero_sign_p: ew.zero_sign,
     # elementwise: exponentials
     e.exp_p: Ufunc(np.exp, "fc"),
     e.exp2_p: Ufunc(np.exp2, "fc"),

@@ -45,9 +45,10 @@ debug_callback_p = Primitive("debug_callback", constant=True, weak_result=False,
 
 
 def _read_only(x: Any) -> np.ndarray:
-    view = np.asarray(x).view()
-    view.flags.writeable = False
-    return view
+    """A copy that the callback may keep: a program writes over its blocks as it goes on."""
+    copy = np.array(x)
+    copy.flags.writeable = False
+    return copy
 
 
 class _UserCallback:

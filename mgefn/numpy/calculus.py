@@ -289,6 +289,11 @@ def interp(
     """
     at, points = promoted("interp", (x, xp), inexact=True)
     values = _float("interp", fp)
+    wide = dtypes.promote_types(at.dtype, dtypes.real_part_dtype(values.dtype))
+    at, points = convert(at, wide), convert(points, wide)
+    values = convert(
+        values, dtypes.complex_dtype(wide) if dtypes.is_complex(values.dtype) else wide
+    )
     if points.ndim != 1 or points.shape != values.shape or not points.shape[0]:
         raise ShapeError(
             f"interp: xp and fp must be vectors of one length, at least 1, got {points.aval} and "

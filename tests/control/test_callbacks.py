@@ -207,3 +207,16 @@ def test_debug_callback_shows_tangents_inside_a_rule():
     mgefn.jvp(f, (F32,), (F32 + 5,))
     assert seen == [5]
     grad(f)(F32)  # a linear map has no tangent to show
+
+
+def test_what_a_callback_keeps_stays() -> None:
+    kept: list = []
+    f = mgefn.jit(lambda x: (mgefn.debug.callback(kept.append, x * 2), cos(x * 2) * 2)[1])
+    for i in range(3):
+        f(np.full(4, float(i)))
+    np.testing.assert_array_equal(kept, [[0] * 4, [2] * 4, [4] * 4])
+    given: list = []
+    a = np.ones(2)
+    mgefn.jit(lambda x: (mgefn.debug.callback(given.append, x), x + 1)[1])(a)
+    a[:] = 9
+    np.testing.assert_array_equal(given[0], [1, 1])

@@ -105,6 +105,15 @@ temp_bytes(lambda i, o, **p: 3 * o[0].nbytes)(_binary_power)
 integer_pow = _binary_power
 
 
+def _zero_sign_temp(in_avals: Any, out_avals: Any, **params: Any) -> int:
+    return 2 * out_avals[0].nbytes + out_avals[0].size
+
+
+@temp_bytes(_zero_sign_temp)
+def zero_sign(x, y, *, outs: tuple = (None,)) -> tuple:
+    return (deliver(np.where(x == 0, np.copysign(x, y), x).astype(x.dtype), outs[0]),)
+
+
 def sign(x, *, outs: tuple = (None,)) -> tuple:
     return (np.sign(x, out=outs[0]) if outs[0] is not None else np.sign(x),)
 

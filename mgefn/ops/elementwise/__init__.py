@@ -187,6 +187,7 @@ from mgefn.ops.elementwise.rounding import (
     sign_p,
     signbit,
     trunc,
+    zero_sign_p,
 )
 from mgefn.ops.elementwise.scale import scale, scale_p
 from mgefn.ops.elementwise.trigonometric import (
@@ -445,4 +446,5 @@ __all__ = [
     "view",
     "where",
     "xor_p",
+    "zero_sign_p",
 ]

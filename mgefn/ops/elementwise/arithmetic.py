@@ -26,7 +26,7 @@ from mgefn.ops.elementwise.common import (
     sum_to_shape,
     unary,
 )
-from mgefn.ops.elementwise.rounding import _truncated, abs, copysign, floor_p, sign_p
+from mgefn.ops.elementwise.rounding import _truncated, abs, floor_p, sign_p, zero_sign_p
 from mgefn.ops.elementwise.scale import scale_p
 
 add_p = elementwise("add", ANY, 1, 1)
@@ -213,7 +213,9 @@ def floor_divide(x: ArrayLike, y: ArrayLike) -> Array:
     exact = div_p.bind1(x - remainder_, y)
     rounded = floor_p.bind1(exact)
     nearest = where(exact - rounded > 0.5, rounded + 1, rounded)
-    return where(abs(quotient) < np.inf, nearest, where(y == 0, quotient, floor_p.bind1(quotient)))
+    # Infinite by division by 0 or by overflow; an infinite x leaves nothing to round.
+    beyond = where((y == 0) | (abs(x) < np.inf), floor_p.bind1(quotient), np.nan)
+    return where(abs(quotient) < np.inf, nearest, beyond)
 
 
 @method("remainder")
@@ -235,7 +237,7 @@ def remainder(x: ArrayLike, y: ArrayLike) -> Array:
         return where((r != 0) & ((r < 0) != (y < 0)), r + y, r)
     moved = where((r != 0) & ((r < 0) != (y < 0)), r + y, r)
     # A remainder of zero has the sign of y as well.
-    return where(moved == 0, copysign(moved, y), moved)
+    return zero_sign_p.bind1(moved, y)
 
 
 mod = remainder

@@ -201,6 +201,8 @@ def population_count(x: ArrayLike) -> Array:
 def bitwise_count(x: ArrayLike) -> Array:
     """Number of bits set in |x|, elementwise, as uint8."""
     (a,) = promoted("bitwise_count", (x,))
+    if dtypes.is_bool(a.dtype):
+        return a.astype(np.uint8)
     if dtypes.is_signed(a.dtype):
         a = abs(a)
     return population_count_p.bind1(a).astype(np.uint8)

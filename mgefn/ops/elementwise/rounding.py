@@ -47,6 +47,8 @@ is_finite_p = elementwise("is_finite", INEXACT, result="bool", constant=True, ca
 
 abs_p = elementwise("abs", NUMBER, result="real")
 
+# x, and where x is a zero the zero with the sign of y; the derivative is that of x everywhere
+zero_sign_p = elementwise("zero_sign", FLOAT, 1, 0)
 copysign_p = elementwise("copysign", FLOAT, lambda z, x, y: _copysign_slope(z, x), 0)
 
 AWAY_FROM_ZERO, TO_NEAREST_EVEN = 0, 1  # rounding_method
