@@ -62,11 +62,12 @@ class StagingTracer(Tracer):
 class StagingInterpreter(Interpreter):
     """Writes one jaxpr; `eqns` grows with every operation."""
 
-    __slots__ = ("const_of", "consts", "eqns", "inputs")
+    __slots__ = ("const_of", "consts", "eqns", "inputs", "types")
 
     def __init__(self, about: str):
         super().__init__(about)
         self.eqns: list[Eqn] = []
+        self.types: dict[Any, ShapedArray] = {}
         self.inputs: list[Var] = []
         self.consts: list[tuple[Var, Any]] = []
         self.const_of: dict[int, Var] = {}  # id of a value held in `consts` -> its variable
@@ -112,7 +113,11 @@ class StagingInterpreter(Interpreter):
         atoms = [self.atom(a) for a in args]
         avals = primitive.out_avals([a.aval for a in atoms], params)
         source = current_source(2)
-        binders = [Var(aval) for aval in avals]
+        binders = []
+        for aval in avals:
+            # One object for each type: a long program then stays in the cache for longer.
+            key = (aval.shape, aval.dtype, aval.weak_type)
+            binders.append(Var(self.types.setdefault(key, aval)))
         self.eqns.append(Eqn(primitive, atoms, params, binders, source))
         return tuple([StagingTracer(self, v.aval, v, source) for v in binders])
 
