@@ -95,6 +95,9 @@ class Primitive:
         self.batch: Callable[..., Any] | None = None
         self.batch_call: Callable[..., Any] | None = None
         self.jvp_call: Callable[..., Any] | None = None
+        # (interpreter, primitive, args, params) -> outs: for primitives whose functions may close
+        # over tracers, a call none of whose operands are the interpreter's.
+        self.unperturbed: Callable[..., Any] | None = None
         # (args, params) -> outs under the current interpreter: run what the primitive holds.
         self.call: Callable[..., Any] | None = None
         self.slopes: tuple[Callable[..., Any] | int, ...] | None = None

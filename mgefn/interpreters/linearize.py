@@ -150,12 +150,13 @@ class LinearRecorder(Interpreter):
             else:
                 inputs.append(a)
         if not own:
-            if not primitive.closes_over:
+            if primitive.unperturbed is None:
                 return process_in(self.outer, primitive, args, params)
+            # What the call holds may close over tangents, its own or those of a tracer inside.
             previous = state.current
             state.current = self.outer
             try:
-                return primitive.bind(*args, **params)
+                return tuple(primitive.unperturbed(self, primitive, args, params))
             finally:
                 state.current = previous
         if primitive.call is not None:

@@ -377,3 +377,31 @@ def test_an_exception_in_a_rule_leaves_nothing_behind():
             with pytest.raises(ZeroDivisionError):
                 call(np.float32(1))
             assert state.current is None
+
+
+@pytest.mark.parametrize("outer", ["custom_jvp", "custom_vjp"])
+def test_inner_call_closes_over_tangents_of_the_outer_rule(outer):
+    """Its operands have no tangent, but its function holds a value that has one."""
+
+    def by_jvp(fun):
+        held = mgefn.custom_jvp(fun)
+        held.defjvp(lambda primals, tangents: mgefn.jvp(fun, primals, tangents))
+        return held
+
+    def by_vjp(fun):
+        held = mgefn.custom_vjp(fun)
+        held.defvjp(lambda *xs: (fun(*xs), xs), lambda xs, ct: mgefn.vjp(fun, *xs)[1](ct))
+        return held
+
+    def inside(x):
+        s = sin(x)
+        return by_jvp(lambda c: sin(s) * c)(1.0)
+
+    fun = by_jvp(inside) if outer == "custom_jvp" else by_vjp(inside)
+    plain = lambda x: sin(sin(x))
+    x = np.float64(0.3)
+    orders = [grad, lambda f: grad(grad(f)), lambda f: jit(grad(f))]
+    if outer == "custom_jvp":  # a custom_vjp function has no forward mode
+        orders += [mgefn.hessian, mgefn.jacfwd, lambda f: mgefn.jacrev(mgefn.jacfwd(f))]
+    for of in orders:
+        np.testing.assert_allclose(of(fun)(x), of(plain)(x), rtol=1e-12)

@@ -241,6 +241,7 @@ custom_jvp_call_p.no_rule("abstract_eval", "it holds a Python function, which st
 custom_jvp_call_p.no_rule("transpose", "its function is read operation by operation")
 
 custom_jvp_call_p.call = run_function
+custom_jvp_call_p.unperturbed = unperturbed
 
 
 @custom_jvp_call_p.def_evaluate

@@ -268,6 +268,7 @@ class _BwdRule:
 custom_vjp_call_p.no_rule("abstract_eval", "it holds a Python function, which staging traces")
 custom_vjp_call_p.no_rule("transpose", "its function is read operation by operation")
 custom_vjp_call_p.call = run_function
+custom_vjp_call_p.unperturbed = unperturbed
 
 
 def _forward_mode(name: str) -> CustomRuleError:
