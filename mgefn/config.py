@@ -26,7 +26,8 @@ from mgefn.errors import ArgumentError
 
 __all__ = ["Config", "config"]
 
-# name -> accepted values. The order is that of the documentation.
+# name -> accepted values; a range stands for the integers in it. The order is that of the
+# documentation.
 _ACCEPTED: dict[str, tuple[Any, ...]] = {
     "enable_x64": (False, True),
     "zero_annihilates": (False, True),
@@ -37,9 +38,11 @@ _ACCEPTED: dict[str, tuple[Any, ...]] = {
     "debug_nans": (False, True),
     "debug_infs": (False, True),
     "log_compiles": (False, True),
+    "jit_backend": ("llvm", "numpy"),
+    "num_threads": (None, range(1, 1025)),
 }
 # Settings that change what a traced program is, or whether it runs as one; trace_key holds them.
-_TRACED = ("enable_x64", "zero_annihilates", "narrow_inputs", "disable_jit")
+_TRACED = ("enable_x64", "zero_annihilates", "narrow_inputs", "disable_jit", "jit_backend")
 
 
 def _setting(operation: str, name: str) -> str:
@@ -57,9 +60,21 @@ def _checked(operation: str, name: str, value: Any) -> Any:
     accepted = _ACCEPTED[name]
     if isinstance(value, np.bool_):
         value = bool(value)
+    elif isinstance(value, np.integer):
+        value = int(value)
     # The type is compared too, because 1 == True.
-    if not any(type(value) is type(choice) and value == choice for choice in accepted):
-        choices = " or ".join(map(repr, accepted))
+    if not any(
+        type(value) is int and value in choice
+        if isinstance(choice, range)
+        else type(value) is type(choice) and value == choice
+        for choice in accepted
+    ):
+        choices = " or ".join(
+            f"an integer from {choice[0]} to {choice[-1]}"
+            if isinstance(choice, range)
+            else repr(choice)
+            for choice in accepted
+        )
         raise ArgumentError(
             f"{operation}: {name} must be {choices}, got {value!r}. Pass one of them."
         )
@@ -74,7 +89,11 @@ def _from_environment(variable: str, name: str, default: Any) -> Any:
     text = os.environ.get(variable, "").strip().lower()
     if not text:
         return default
-    value = _BOOLEANS.get(text, text) if isinstance(default, bool) else text
+    value: Any = text
+    if isinstance(default, bool):
+        value = _BOOLEANS.get(text, text)
+    elif default is None and text.isdecimal():
+        value = int(text)
     return _checked(f"environment variable {variable}", name, value)
 
 
@@ -120,6 +139,17 @@ class Config(threading.local):
     log_compiles: bool = _from_environment("MGEFN_LOG_COMPILES", "log_compiles", False)
     """jit says on stderr what it traces, why, and how long that took. Environment:
     MGEFN_LOG_COMPILES."""
+
+    jit_backend: str = _from_environment("MGEFN_JIT_BACKEND", "jit_backend", "llvm")
+    """How compiled programs run on the CPU. "llvm": as native code, where LLVM knows this machine
+    and an operation has native code, else by NumPy; "numpy": by NumPy alone. Environment:
+    MGEFN_JIT_BACKEND."""
+
+    num_threads: int | None = _from_environment("MGEFN_NUM_THREADS", "num_threads", None)
+    """Threads that share the work of a compiled call, the calling one included. None: as many as
+    CPUs this process may use, by its affinity and its cgroup's quota. Results do not depend on it.
+    The threads are the whole process's: an override in one thread resizes the pool for all until it
+    ends. Environment: MGEFN_NUM_THREADS."""
 
     trace_key: tuple[Any, ...] = ()
     """The values of the settings in TRACED: part of the key of every cache of traced programs.

@@ -400,6 +400,7 @@ def check_jit(
         return lambda *inputs: mgefn.vjp(inner, *inputs)[1](cts)
 
     flipped = arrays([np.transpose(a) for a in args])
+    backends.load_table("llvm")
     for backend in backends.NAMES:
         compiled = mgefn.jit(fun, backend=backend)
         inside = mgefn.jit(lambda *xs: _in_blocks(fun, xs), backend=backend)

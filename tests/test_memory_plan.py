@@ -242,15 +242,6 @@ PROGRAMS: dict[str, Program] = {
 }
 
 
-# Programs whose plan is larger than this data needs, and why it must be.
-RESERVED = {
-    "argmax": "whether the axis is innermost in memory, and no copy is made, is no part of a type",
-    "scatter-add of elements": "updates out of bounds would be dropped, in a copy",
-    "scatter-add of rows": "updates out of bounds would be dropped, in a copy",
-    "gradient of gather": "updates out of bounds would be dropped, in a copy",
-}
-
-
 def np_scalar(value: float) -> Any:
     return mgefn.device_put(np.float32(value))
 
@@ -288,10 +279,7 @@ def plan_and_peak(name: str) -> tuple[int, int]:
 def test_the_plan_is_kept_and_honest(name: str) -> None:
     plan, peak = plan_and_peak(name)
     assert peak <= 1.05 * plan + OBJECTS / 4, f"a call takes {peak} bytes, planned are {plan}"
-    if name in RESERVED:
-        assert plan > 1.3 * peak + OBJECTS, "the plan is honest: take the name out of RESERVED"
-    else:
-        assert plan <= 1.3 * peak + OBJECTS, f"planned are {plan} bytes, a call takes {peak}"
+    assert plan <= 1.3 * peak + OBJECTS, f"planned are {plan} bytes, a call takes {peak}"
 
 
 def test_a_kernel_that_takes_more_than_it_says_is_found() -> None:
@@ -308,7 +296,8 @@ def test_a_kernel_that_takes_more_than_it_says_is_found() -> None:
     PROGRAMS["greedy"] = (elementwise.cos, (_LONG,))
     cos.kernels["numpy"] = greedy
     try:
-        plan, peak = plan_and_peak("greedy")
+        with mgefn.config.override(jit_backend="numpy"):
+            plan, peak = plan_and_peak("greedy")
         assert peak > 1.5 * plan
     finally:
         cos.kernels["numpy"] = kept

@@ -9,6 +9,7 @@ from mgefn.backends.numpy_kernels import convolution as cv
 from mgefn.backends.numpy_kernels import fft as ff
 from mgefn.backends.numpy_kernels import linalg as la
 from mgefn.backends.numpy_kernels import random_bits as rb
+from mgefn.backends.numpy_kernels import sampling as sa
 from mgefn.backends.numpy_kernels import special as spk
 from mgefn.backends.numpy_kernels import windows as wi
 from mgefn.control import callbacks as cb
@@ -33,6 +34,12 @@ KERNELS = {
     f.fft_p: ff.fft,
     # random bits
     b.threefry2x32_p: rb.threefry2x32,
+    b.sampling_log_p: sa.log,
+    b.sampling_log1p_p: sa.log1p,
+    b.sampling_exp_p: sa.exp,
+    b.sampling_erf_p: sa.erf,
+    b.sampling_erf_inv_p: sa.erf_inv,
+    b.sampling_fma_p: sa.fma,
     # special
     sp.igamma_p: spk.igamma,
     sp.igammac_p: spk.igammac,

@@ -20,9 +20,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mgefn.compiler import arena
+from mgefn.compiler import arena, native
 from mgefn.compiler.passes import optimized
 from mgefn.compiler.pool import LARGE, has_block_alone, pool
+from mgefn.compiler.report import ProgramReport, StepReport
+from mgefn.compiler.steps import Fixed, NativeStep, Scratch
+from mgefn.config import config
 from mgefn.core.array import ConcreteArray
 from mgefn.core.avals import ShapedArray
 from mgefn.core.backends import executable_of, kernel_of, set_compile_hook
@@ -174,10 +177,19 @@ class _FixedStep(NamedTuple):
         return functools.partial(self.kernel, outs=outs, **self.params), ins
 
 
-def may_write_over(kernel: Any, i: int) -> bool:
-    """May a kernel's output be the block of operand i?"""
-    allowed = getattr(kernel, "in_place", False)
+def may_write_over(eqn: Eqn, i: int, out: int = 0) -> bool:
+    """May an output of a step be the block of operand i?"""
+    step = native_step(eqn)
+    if step is not None:
+        return i in step.in_place.get(out, ())
+    allowed = getattr(kernel_of(eqn.primitive), "in_place", False)
     return allowed if isinstance(allowed, bool) else i in allowed
+
+
+def native_step(eqn: Eqn) -> NativeStep | None:
+    """The kernel calls of an equation that fusion made."""
+    step = eqn.params.get("step")
+    return step if step.__class__ is NativeStep else None
 
 
 def is_view_step(eqn: Eqn, contiguous: bool) -> bool:
@@ -206,7 +218,10 @@ class Executable:
     """A compiled jaxpr; `run` takes and gives NumPy arrays."""
 
     def __init__(self, closed: ClosedJaxpr, donated: tuple[bool, ...] = ()):
-        self.closed = optimized(closed)
+        self.plain = self.closed = optimized(closed)
+        self.backend = config.jit_backend
+        if native.enabled():
+            self.closed = native.with_native_steps(self.plain)
         self.donated = donated
         self.idle: list[_Frame] = []
         self._plan()
@@ -242,7 +257,9 @@ class Executable:
                 contiguous[v] = contiguous[first] and stays_contiguous(eqn)
                 views.add(t)
                 continue
-            own = "call" if kernel_of(eqn.primitive) is None else "block"
+            own = "block"
+            if native_step(eqn) is None and kernel_of(eqn.primitive) is None:
+                own = "call"
             for v in eqn.out_binders:
                 root_of[v], kind[v], contiguous[v] = v, own, True
                 roots[v] = _Root(v.aval, t)
@@ -269,31 +286,35 @@ class Executable:
 
     def _share_in_place(self, eqns: list[Eqn]) -> None:
         """Let an output take the block of an operand that dies in the step."""
-        roots, kind, root_of = self._roots, self._kind, self._root_of
+        kind = self._kind
         taken: set[Var] = set()
         for t, eqn in enumerate(eqns):
-            p = eqn.primitive
-            if t in self._views or len(eqn.out_binders) != 1:
+            if t in self._views:
                 continue
-            out = eqn.out_binders[0]
-            if kind[out] != "block" or not getattr(p.kernels["numpy"], "in_place", False):
+            if native_step(eqn) is None and len(eqn.out_binders) != 1:
                 continue
-            for i, a in enumerate(eqn.inputs):
-                if (
-                    isinstance(a, Var)
-                    and may_write_over(p.kernels["numpy"], i)
-                    and kind[a] == "block"
-                    and roots[a].last == t
-                    and a.aval.same_type(out.aval)
-                    and a.aval.nbytes > 0
-                    and a not in taken
-                    and not any(
-                        b is not a and isinstance(b, Var) and root_of[b] is a for b in eqn.inputs
-                    )
-                ):
-                    roots[out].in_place_of = a
-                    taken.add(a)
-                    break
+            for n, out in enumerate(eqn.out_binders):
+                if kind[out] == "block":
+                    self._take_operand(t, eqn, n, out, taken)
+
+    def _take_operand(self, t: int, eqn: Eqn, n: int, out: Var, taken: set[Var]) -> None:
+        roots, kind, root_of = self._roots, self._kind, self._root_of
+        for i, a in enumerate(eqn.inputs):
+            if (
+                isinstance(a, Var)
+                and may_write_over(eqn, i, n)
+                and kind[a] == "block"
+                and roots[a].last == t
+                and a.aval.same_type(out.aval)
+                and a.aval.nbytes > 0
+                and a not in taken
+                and not any(
+                    b is not a and isinstance(b, Var) and root_of[b] is a for b in eqn.inputs
+                )
+            ):
+                roots[out].in_place_of = a
+                taken.add(a)
+                break
 
     def _take_donations(self, input_last: dict[Var, int]) -> None:
         """Match donated inputs with outputs of their type that are made once they are dead."""
@@ -314,7 +335,7 @@ class Executable:
                     continue
                 eqn = jaxpr.eqns[root.first]
                 at_once = root.first == last and all(
-                    may_write_over(eqn.primitive.kernels["numpy"], i)
+                    may_write_over(eqn, i, eqn.out_binders.index(out))
                     if a is v
                     else not (isinstance(a, Var) and self._root_of[a] is v)
                     for i, a in enumerate(eqn.inputs)
@@ -340,10 +361,20 @@ class Executable:
             else:
                 span[h][1] = r.last
         heads = list(span)
-        blocks, self.slab_bytes = arena.plan(
-            [arena.Lifetime(span[h][0], span[h][1], h.aval.nbytes) for h in heads]
-        )
-        block_of = dict(zip(heads, blocks, strict=True))
+        lifetimes = [arena.Lifetime(span[h][0], span[h][1], h.aval.nbytes) for h in heads]
+        # Native steps have their scratch memory in the slab.
+        for t, eqn in enumerate(eqns):
+            step = native_step(eqn)
+            if step is not None:
+                lifetimes += [arena.Lifetime(t, t, n) for n in step.scratch]
+        blocks, self.slab_bytes = arena.plan(lifetimes)
+        block_of = dict(zip(heads, blocks, strict=False))
+        rest = iter(blocks[len(heads) :])
+        self._native_scratch = {
+            t: [next(rest).offset for _ in step.scratch]
+            for t, eqn in enumerate(eqns)
+            if (step := native_step(eqn)) is not None
+        }
         self._offset = {v: block_of[h].offset for v, h in head.items()}
         alive = alias = 0
         dies: dict[int, int] = {}
@@ -415,7 +446,26 @@ class Executable:
             return found
 
         counter = 0
+        self._segments: list[native.Segment] = []
+        run_of: list[tuple[int, Eqn]] = []  # native steps that are to be one segment
+
+        def flush() -> None:
+            if run_of:
+                body.extend(self._segment(run_of, names, static))
+                run_of.clear()
+
         for t, eqn in enumerate(jaxpr.eqns):
+            if native_step(eqn) is not None:
+                for v in eqn.out_binders:
+                    names[v] = f"v{counter}"
+                    counter += 1
+                    if self._kind[v] == "block":
+                        static.add(v)
+                        binds.append((names[v], None, v, ()))
+                    else:
+                        body.append(self._make_output(t, v, names[v], fixed))
+                run_of.append((t, eqn))
+                continue
             ins = [name_of(a) for a in eqn.inputs]
             known = all(isinstance(a, Literal) or a in static for a in eqn.inputs)
             outs = eqn.out_binders
@@ -427,10 +477,12 @@ class Executable:
                     static.add(v)
                     binds.append((names[v], eqn, v, ins))
                 else:
+                    flush()
                     fixed[f"p{t}"] = eqn.params
                     k = kernel_name(eqn.primitive.kernels["numpy"])
                     body.append(f"({names[v]},) = {k}({', '.join(ins)}, **p{t})")
                 continue
+            flush()
             for v in outs:
                 names[v] = f"v{counter}"
                 counter += 1
@@ -460,6 +512,7 @@ class Executable:
                     and self._roots[a].last == t
                 ):
                     body.append(f"del {names[a]}")
+        flush()
         results = []
         self._input_rooted: list[int] = []
         for i, a in enumerate(jaxpr.outs):
@@ -475,10 +528,37 @@ class Executable:
         head = "def run(buffers, donors):\n"
         if arguments:
             head += f"    {', '.join(arguments)}, = buffers\n"
+        fixed["_whole"] = _whole
         lines = "".join(f"    {line}\n" for line in self._grouped(body, fixed, kernel_name))
         source = f"{head}{lines}    return [{', '.join(results)}]\n"
         self._source = source
         self._code = compile(source, f"<program {jaxpr.name}>", "exec")
+
+    def _segment(
+        self, steps: list[tuple[int, Eqn]], names: dict[Var, str], static: set[Var]
+    ) -> list[str]:
+        """The statements that run native steps in a row."""
+        segment = native.Segment([(t, e.params["step"]) for t, e in steps])
+        arguments: dict[str, int] = {}
+        lines: list[str] = []
+        for slot, (root, offset, t) in enumerate(segment.slots):
+            if root is None or root.__class__ is Fixed:
+                continue
+            if root.__class__ is Scratch:
+                segment.static.append((slot, None, self._native_scratch[t][root.number] + offset))
+            elif root in static:
+                segment.static.append((slot, names[root], offset))
+            else:
+                if names[root] not in arguments and self._kind[root] != "output":
+                    # What the caller or another program made may lie in any order.
+                    n = names[root]
+                    lines.append(f"if not {n}.flags.c_contiguous: {n} = _whole({n})")
+                n = arguments.setdefault(names[root], len(arguments))
+                segment.fixups.append((n, slot, offset))
+        segment.arguments = list(arguments)
+        name = f"n{len(self._segments)}"
+        self._segments.append(segment)
+        return [*lines, f"{name}({', '.join(arguments)})"]
 
     def _grouped(
         self,
@@ -571,6 +651,8 @@ class Executable:
             else:
                 kernel = eqn.primitive.kernels["numpy"]
                 (values[name],) = kernel(*(values[i] for i in ins), **eqn.params)
+        for i, segment in enumerate(self._segments):
+            values[f"n{i}"] = segment.bound(values, slab)
         for i, group in enumerate(self._groups):
             values[f"g{i}"] = [step.bound(values) for step in group]
         exec(self._code, values)
@@ -645,14 +727,64 @@ class Executable:
 
     def cost_analysis(self) -> dict[str, float]:
         flops = moved = 0.0
-        for eqn in self.closed.jaxpr.eqns:
+        for eqn in self.plain.jaxpr.eqns:
             flops += step_flops(eqn)
             moved += sum(a.aval.nbytes for a in eqn.inputs)
             moved += sum(v.aval.nbytes for v in eqn.out_binders)
         return {"flops": flops, "bytes accessed": moved}
 
-    def as_text(self) -> str:
-        """The program, one step a line: where it writes, what it does, whose line asked for it."""
+    def report(self) -> ProgramReport:
+        """Each step with how it runs and why."""
+        steps = []
+        for t, eqn in enumerate(self.closed.jaxpr.eqns):
+            p, step = eqn.primitive, native_step(eqn)
+            moved = sum(a.aval.nbytes for a in (*eqn.inputs, *eqn.out_binders))
+            if step is not None:
+                found = ("native", step.label, len(native.calls_in(step.code)))
+                steps.append(StepReport(*found, step.flops, step.moved, "", describe(eqn.source)))
+                continue
+            if t in self._views:
+                kind, reason = "view", ""
+            elif kernel_of(p) is not None:
+                kind, reason = "numpy", self._why_not(eqn)
+            else:
+                kind, reason = "python", self._why_not(eqn)
+            steps.append(
+                StepReport(kind, p.name, 0, step_flops(eqn), moved, reason, describe(eqn.source))
+            )
+        return ProgramReport(
+            self.closed.jaxpr.name, tuple(steps), len(self._segments), self.slab_bytes,
+            self.memory.peak_memory_in_bytes,
+        )  # fmt: skip
+
+    def _lines_of(self, eqn: Eqn, step: NativeStep) -> list[str]:
+        """The user's lines that a native step is made of, each once."""
+        sources = step.sources or [eqn.source]
+        return list(dict.fromkeys(describe(s) for s in sources))
+
+    def _why_not(self, eqn: Eqn) -> str:
+        return native.why_not(eqn) if self.backend == "llvm" else "the backend is numpy"
+
+    def kernel_texts(self) -> list[str]:
+        """LLVM text of the kernels, each once."""
+        calls = [
+            c
+            for eqn in self.closed.jaxpr.eqns
+            if (step := native_step(eqn)) is not None
+            for c in native.calls_in(step.code)
+        ]
+        return [native.text_of(k) for _, k in dict.fromkeys(native.named(c.kernel) for c in calls)]
+
+    def as_text(self, dialect: str | None = None) -> str:
+        """The program, one step a line: where it writes, what it does, whose line asked for it.
+
+        For the dialects "llvm" and "asm" its native kernels instead.
+        """
+        if dialect is not None:
+            texts = self.kernel_texts()
+            if dialect == "asm":
+                texts = [native.engine.asm_of(text) for text in texts]
+            return "\n".join(texts)
         lines = [
             f"program {self.closed.jaxpr.name or '<unnamed>'}: slab {self.slab_bytes} bytes, "
             f"peak {self.memory.peak_memory_in_bytes} bytes"
@@ -665,11 +797,19 @@ class Executable:
                     place = f"slab+{self._offset[v]}"
                 outs.append(f"{v.aval} [{place}]")
             operands = " ".join(str(a.aval) for a in eqn.inputs)
+            step = native_step(eqn)
+            what = eqn.primitive.name if step is None else f"native {step.label}:"
             lines.append(
-                f"  {t}: {', '.join(outs) or '()'} = {eqn.primitive.name} {operands}"
-                f"  # {describe(eqn.source)}"
+                f"  {t}: {', '.join(outs) or '()'} = {what} {operands}  # {describe(eqn.source)}"
             )
+            if step is not None:
+                lines += [f"        # {line}" for line in self._lines_of(eqn, step)[1:]]
         return "\n".join(lines)
+
+
+def _whole(a: np.ndarray) -> np.ndarray:
+    """An array in row-major order, as native code reads it."""
+    return np.array(a, order="C")
 
 
 def _owns(b: np.ndarray) -> bool:
@@ -679,6 +819,8 @@ def _owns(b: np.ndarray) -> bool:
 
 def step_scratch(eqn: Eqn) -> int:
     """Bytes that a step allocates beyond its outputs."""
+    if native_step(eqn) is not None:
+        return 0  # in the slab
     kernel = eqn.primitive.kernels.get("numpy")
     in_avals = [a.aval for a in eqn.inputs]
     out_avals = [v.aval for v in eqn.out_binders]

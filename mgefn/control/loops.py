@@ -63,7 +63,7 @@ from mgefn.ops.shaping import zeros
 
 # operands: consts of the condition, consts of the body, the carry.
 # params: cond_jaxpr, body_jaxpr, cond_nconsts, body_nconsts
-while_p = Primitive("while", weak_result=False)
+while_p = Primitive("while", weak_result=False, moves=True)
 
 
 @api_boundary
@@ -299,24 +299,30 @@ def _while_abstract_eval(*avals, cond_jaxpr, body_jaxpr, cond_nconsts, body_ncon
     return tuple(body_jaxpr.out_avals)
 
 
-def _programs(params: dict[str, Any]) -> tuple[Any, Any]:
-    """The compiled condition, and body and condition in one: (consts, carry) -> (bool, carry)."""
+def step_program(params: dict[str, Any]) -> ClosedJaxpr:
+    """Body and condition in one: (consts, carry) -> (bool, carry)."""
     test, body = params["cond_jaxpr"], params["body_jaxpr"]
     n, m = params["cond_nconsts"], params["body_nconsts"]
 
-    def make() -> tuple[Any, Any]:
+    def make() -> ClosedJaxpr:
         def step(*args: Any) -> list[Any]:
             of_test, of_body, carry = args[:n], args[n : n + m], args[n + m :]
             new = eval_jaxpr(body.jaxpr, body.consts, [*of_body, *carry])
             (more,) = eval_jaxpr(test.jaxpr, test.consts, [*of_test, *new])
             return [more, *new]
 
-        carry = body.in_avals[m:]
         avals = [*test.in_avals[:n], *body.in_avals]
-        both = trace_closed(step, avals, "while_loop", body.jaxpr.name)
-        return executable_of(test), executable_of(both, donated=donations(n + m, carry, 0))
+        return trace_closed(step, avals, "while_loop", body.jaxpr.name)
 
     return body.derive(("while step", test, n, m), make)
+
+
+def _programs(params: dict[str, Any]) -> tuple[Any, Any]:
+    """The compiled condition, and body and condition in one."""
+    n = params["cond_nconsts"] + params["body_nconsts"]
+    both = step_program(params)
+    carry = both.in_avals[n:]
+    return executable_of(params["cond_jaxpr"]), executable_of(both, donated=donations(n, carry, 0))
 
 
 @while_p.def_evaluate

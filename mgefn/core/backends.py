@@ -10,15 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from mgefn.config import config
 from mgefn.core.jaxpr import ClosedJaxpr
 from mgefn.core.primitive import Primitive
 
-NAMES: list[str] = []
+NAMES: list[str] = []  # of those whose tables are loaded
 
 compile_hook: Callable[..., Any] | None = None
 
 # Loads the tables of families that few programs need; mgefn/__init__.py sets it.
 _load_rest: list[Callable[[], Any]] = []
+
+# Loads whole tables that only compiled programs need, by the backend's name.
+_late: dict[str, Callable[[], Any]] = {}
 
 
 def register(
@@ -36,6 +40,18 @@ def register(
 def set_rest_of_tables(load: Callable[[], Any]) -> None:
     """Say how the remaining tables are loaded, for the first primitive that has no kernel yet."""
     _load_rest[:] = [load]
+
+
+def set_late_table(name: str, load: Callable[[], Any]) -> None:
+    """Say how the table of a backend is loaded, for the first program that runs there."""
+    _late[name] = load
+
+
+def load_table(name: str) -> None:
+    """Load the table of a backend, if it is not loaded yet."""
+    load = _late.pop(name, None)
+    if load is not None:
+        load()
 
 
 def kernel_of(primitive: Primitive, backend: str = "numpy") -> Any:
@@ -56,7 +72,7 @@ def executable_of(jaxpr: ClosedJaxpr, **options: Any) -> Any:
     """The compiled program of a jaxpr, compiled at its first use."""
     if not any(options.get("donated", ())):
         options.pop("donated", None)
-    key = ("executable", tuple(sorted(options.items())))
+    key = ("executable", config.jit_backend, tuple(sorted(options.items())))
     found = jaxpr.derived.get(key)
     if found is None:
         assert compile_hook is not None, "mgefn.compiler installs the hook on import"

@@ -1,0 +1,1 @@
+"""Lowerings of the native CPU backend: how a primitive becomes LLVM instructions."""

@@ -1,0 +1,138 @@
+"""Matrix products: which native kernel takes a dot_general, and with what strides."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from mgefn.compiler.codegen.gemm import Dots, Pack, Tile
+from mgefn.compiler.codegen.values import FLOATS
+from mgefn.compiler.native import dtype_name, vector_bytes
+from mgefn.compiler.steps import Call, Lowered, NativeStep, Place, Scratch, roots_of
+from mgefn.core.jaxpr import Eqn
+
+FLOPS = 25.0  # a thread's, for each nanosecond: decides what is divided
+SERIAL = 30e3  # nanoseconds below which threads do not help
+PIECE = 20e3  # nanoseconds that are worth handing to a thread
+FEW = 8  # rows of a product that is dot products, where its operands lie for them
+
+
+def _one_axis(shape: Sequence[int], strides: Sequence[int], axes: Sequence[int]) -> int | None:
+    """The stride of some axes as one, in their order; None where they do not lie evenly."""
+    stride, extent = None, 1
+    for axis in reversed(axes):
+        n, s = shape[axis], strides[axis]
+        if n == 1:
+            continue
+        if stride is None:
+            stride = s
+        elif s != stride * extent:
+            return None
+        extent *= n
+    return 0 if stride is None else stride
+
+
+def _chunk(count: int, nanoseconds: float) -> int:
+    if nanoseconds < SERIAL or count < 2:
+        return 0
+    chunks = max(2, min(64, int(nanoseconds / PIECE)))
+    chunk = -(-count // chunks)
+    return 0 if chunk >= count else chunk
+
+
+def _lower(eqn: Eqn, places: Sequence[Place]) -> NativeStep | None:
+    x, y = (a.aval for a in eqn.inputs)
+    out = eqn.out_binders[0]
+    dtype = dtype_name(x)
+    if dtype not in FLOATS or dtype_name(y) != dtype or dtype_name(out.aval) != dtype:
+        return None
+    (x_contract, y_contract), (x_batch, y_batch) = eqn.params["dimension_numbers"]
+    x_free = [i for i in range(len(x.shape)) if i not in x_contract and i not in x_batch]
+    y_free = [i for i in range(len(y.shape)) if i not in y_contract and i not in y_batch]
+    (xp, yp) = places
+    found = [
+        _one_axis(x.shape, xp.strides, x_batch),
+        _one_axis(x.shape, xp.strides, x_free),
+        _one_axis(x.shape, xp.strides, x_contract),
+        _one_axis(y.shape, yp.strides, y_batch),
+        _one_axis(y.shape, yp.strides, y_contract),
+        _one_axis(y.shape, yp.strides, y_free),
+    ]
+    if any(s is None for s in found):
+        return None
+    a_batch, a_m, a_k, b_batch, b_k, b_n = (s for s in found if s is not None)
+    batch = math.prod(x.shape[i] for i in x_batch)
+    m = math.prod(x.shape[i] for i in x_free)
+    k = math.prod(x.shape[i] for i in x_contract)
+    n = math.prod(y.shape[i] for i in y_free)
+    size = x.dtype.itemsize
+    width = vector_bytes() // size
+    # The result's rows are contiguous; of a single row or column either order will do.
+    c_batch, c_m, c_n = m * n * size, n * size, size
+    a_root, b_root = (xp.root, xp.offset), (yp.root, yp.offset)
+    if n == 1 and (m > 1 or b_k != size):
+        # A column is the row of the transposed product.
+        a_batch, a_m, a_k, b_batch, b_k, b_n = b_batch, b_n, b_k, a_batch, a_k, a_m
+        a_root, b_root = b_root, a_root
+        m, n = n, m
+        c_m, c_n = size * n, size
+    flops = 2.0 * batch * m * n * k
+    nanoseconds = max(flops / FLOPS, batch * n * k * size / 15.0)
+    calls: list[Call] = []
+    scratch: list[int] = []
+    c_root = (out, 0)
+    along = (a_k == size or k == 1) and (b_k == size or k == 1)
+    if along and (n == 1 or (b_n != size and (m <= FEW or n <= FEW))):
+        rows, columns = min(4, m), 4 if n > 2 else n
+        m_tiles, n_tiles = -(-m // rows), -(-n // columns)
+        kernel: Any = Dots(dtype, rows, columns, width)
+        count = batch * m_tiles * n_tiles
+        numbers = (n_tiles, m_tiles, m, n, k, a_batch, a_m, b_batch, b_n, c_batch, c_m, c_n)
+        calls.append(
+            Call(kernel, (a_root, b_root, c_root), numbers, count, _chunk(count, nanoseconds))
+        )
+    else:
+        panels = -(-n // (2 * width))
+        b_panel = 2 * width * size
+        if n > 1 and b_n != size:
+            step = max(1, min(k, 256))
+            blocks = -(-k // step)
+            scratch.append(batch * panels * k * b_panel)
+            packed = (Scratch(0), 0)
+            count = batch * panels * blocks
+            calls.append(
+                Call(
+                    Pack(dtype, width), (b_root, packed),
+                    (panels, blocks, step, n, k, b_batch, b_k, b_n),
+                    count, _chunk(count, batch * n * k * 1.5),
+                )
+            )  # fmt: skip
+            b_root, b_batch, b_k = packed, panels * k * b_panel, b_panel
+            b_panel = k * b_panel
+        most = 12 if vector_bytes() == 64 else 6
+        rows = most if m >= most else 4 if m > 2 else m
+        tiles = -(-m // rows)
+        each = max(1, min(tiles, 8))
+        blocks = -(-tiles // each)
+        if nanoseconds >= SERIAL and batch * panels * blocks < 8:
+            each = max(1, -(-tiles * batch * panels // 16))
+            blocks = -(-tiles // each)
+        count = batch * panels * blocks
+        numbers = (
+            panels, blocks, each, m, n, k,
+            a_batch, a_m, a_k, b_batch, b_panel, b_k, c_batch, c_m,
+        )  # fmt: skip
+        calls.append(
+            Call(
+                Tile(dtype, rows, width), (a_root, b_root, c_root), numbers, count,
+                _chunk(count, nanoseconds),
+            )
+        )  # fmt: skip
+    return NativeStep(
+        calls, roots_of(places), [out], "dot_general", scratch=scratch, flops=flops,
+        moved=(batch * (m * k + k * n + m * n)) * size,
+    )  # fmt: skip
+
+
+dot_general = Lowered(_lower, dense=False)

@@ -1,0 +1,471 @@
+"""From the text of LLVM functions to addresses that can be called.
+
+`compile_module` verifies a module, runs a few passes, generates code for this machine's CPU and
+links it into the process. Object code is kept on disk (native_cache.py); on a hit nothing is parsed
+or optimised. The same text is never compiled twice in a process.
+
+llvmlite guards every call of LLVM with one lock, which would serialise compilation even with
+the GIL released. LLVM itself only asks that threads share no context, so the long calls (parse,
+passes, code generation) go around that lock, each in a context and with a target machine of its
+own.
+
+Invariants: code is never unloaded, so an address stays good. A module may declare the C library
+functions of `symbols()` and what it is given an address for, nothing else of the process.
+Position-independent code of the small model: JITLink lays a module's code and constants out in one
+piece, and calls out of it go through its own table.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import hashlib
+import itertools
+import os
+import re
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from mgefn.compiler import native_cache
+from mgefn.compiler.host import array_data_offset, thread_count
+from mgefn.errors import ArgumentError, MgefnError
+
+_FORMAT = "1"  # part of the cache key; a new number for every change that the text does not show
+
+# What each set of passes runs, in this order. "function" and "full" are LLVM's own pipelines.
+_PASSES: dict[str, tuple[str, ...]] = {
+    "none": (),
+    # The text comes with its loops and vectors laid out; common subexpressions and dead code are
+    # what is left to find. Invariants of a loop are hoisted by the code generator.
+    "few": ("sroa", "simplify_cfg", "new_gvn"),
+    "function": (),
+    "full": (),
+}
+_OPT_LEVEL = 1  # of code generation: 2 takes up to half as long again and gives the same loops
+
+# Functions of the C library that text may declare or the code generator may call by itself.
+_C_MATH = (
+    "acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf erfc exp exp2 expm1 "
+    "fabs floor fma fmax fmin fmod hypot ldexp lgamma log log10 log1p log2 lround modf nearbyint "
+    "nextafter pow remainder rint round sin sincos sinh sqrt tan tanh tgamma trunc frexp exp10"
+).split()
+_C_MEMORY = ("memcpy", "memmove", "memset", "memcmp", "bzero")
+# 16-bit floats and 128-bit integers where the CPU has no instruction for them.
+_C_RUNTIME = (
+    "__truncsfhf2 __truncdfhf2 __extendhfsf2 __truncsfbf2 __truncdfbf2 __gnu_f2h_ieee "
+    "__gnu_h2f_ieee __divti3 __modti3 __udivti3 __umodti3 __multi3 __powisf2 __powidf2"
+).split()
+
+
+class Compiled(dict[str, int]):
+    """Addresses of a module's functions by name; `origin` is "memory", "disk" or "compiler"."""
+
+    origin: str = "compiler"
+
+
+# -- the libraries ------------------------------------------------------------------------------
+
+
+@functools.cache
+def _llvm() -> Any:
+    """llvmlite.binding with the native target ready."""
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    return llvm
+
+
+@functools.cache
+def _reason() -> str | None:
+    """Why native code cannot be used here; None if it can."""
+    if array_data_offset() is None:
+        return "the memory layout of this Python's NumPy arrays is not known"
+    try:
+        with _gate:
+            llvm = _llvm()
+            llvm.check_jit_execution()
+            _host()
+    except ImportError as error:
+        return f"llvmlite cannot be imported ({error})"
+    except (OSError, RuntimeError) as error:
+        return f"LLVM cannot be used ({error})"
+    if not hasattr(llvm, "create_pass_builder"):
+        return "llvmlite is older than 0.45"
+    return None
+
+
+def available() -> bool:
+    """Can native code be compiled and run here? `why_unavailable` gives the reason if not."""
+    return _reason() is None
+
+
+def why_unavailable() -> str | None:
+    """Why native code cannot be used on this machine, or None if it can."""
+    return _reason()
+
+
+@functools.cache
+def _host() -> tuple[str, str, str]:
+    """Triple, CPU name and CPU features of this machine."""
+    llvm = _llvm()
+    try:
+        features = llvm.get_host_cpu_features().flatten()
+    except RuntimeError:  # LLVM cannot tell on every platform; the name says enough there
+        features = ""
+    return llvm.get_process_triple(), llvm.get_host_cpu_name(), features
+
+
+def cpu_features() -> str:
+    """LLVM's list of this CPU's features, as "+avx2,+fma,-avx512f"."""
+    return _host()[2]
+
+
+def _target_machine() -> Any:
+    triple, cpu, features = _host()
+    target = _llvm().Target.from_triple(triple)
+    return target.create_target_machine(
+        cpu=cpu, features=features, opt=_OPT_LEVEL, reloc="pic", codemodel="small", jit=True
+    )
+
+
+_machines: list[Any] = []  # idle target machines; one thread uses one at a time
+
+
+@contextlib.contextmanager
+def _borrowed_machine() -> Iterator[Any]:
+    try:
+        machine = _machines.pop()
+    except IndexError:
+        machine = _target_machine()
+    try:
+        yield machine
+    finally:
+        _machines.append(machine)
+
+
+def _unlocked(name: str) -> Callable[..., Any]:
+    """A function of LLVM without llvmlite's lock around it; with it, if llvmlite has changed."""
+    from llvmlite.binding import ffi
+
+    function = getattr(ffi.lib, name)
+    return getattr(function, "_cfn", function)
+
+
+# -- symbols ------------------------------------------------------------------------------------
+
+
+@functools.cache
+def symbols() -> dict[str, int]:
+    """The functions of the C library that compiled code may call, by name."""
+    libraries: list[ctypes.CDLL] = []
+    if sys.platform == "win32":
+        names = ["ucrtbase", "vcruntime140"]
+    elif sys.platform == "linux":
+        # By name, as find_library runs other programs to find them; musl has all in one library.
+        names = [None, "libm.so.6", "libgcc_s.so.1"]
+    else:
+        names = [None]
+    for name in names:
+        with contextlib.suppress(OSError):
+            libraries.append(ctypes.CDLL(name))
+    wanted = [*_C_MEMORY, *_C_RUNTIME, *_C_MATH, *(f"{n}f" for n in _C_MATH)]
+    found: dict[str, int] = {}
+    for name in wanted:
+        for library in libraries:
+            with contextlib.suppress(AttributeError):
+                address = ctypes.cast(getattr(library, name), ctypes.c_void_p).value
+                if address:
+                    found[name] = address
+                    break
+    return found
+
+
+# -- the process's linker -----------------------------------------------------------------------
+
+
+class _Linker:
+    """The one JIT of the process: links object code and keeps it loaded."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._jit: Any = None
+        self._count = itertools.count()
+        self._kept: list[Any] = []
+
+    def link(self, code: bytes, names: Sequence[str], extra: dict[str, int]) -> dict[str, int]:
+        llvm = _llvm()
+        with self._lock:
+            if self._jit is None:
+                self._start(llvm)
+            builder = llvm.JITLibraryBuilder().add_object_img(code).add_jit_library("c")
+            for name, address in extra.items():
+                builder.import_symbol(name, address)
+            for name in names:
+                builder.export_symbol(name)
+            try:
+                tracker = builder.link(self._jit, f"m{next(self._count)}")
+            except RuntimeError as error:
+                raise MgefnError(f"compile: linking {', '.join(names)} failed: {error}") from None
+            self._kept.append(tracker)
+        return {name: tracker[name] for name in names}
+
+    def _start(self, llvm: Any) -> None:
+        self._jit = llvm.create_lljit_compiler(
+            _target_machine(), use_jit_link=True, suppress_errors=True
+        )
+        library = llvm.JITLibraryBuilder()
+        for name, address in symbols().items():
+            library.import_symbol(name, address)
+        self._kept.append(library.link(self._jit, "c"))
+
+
+_linker = _Linker()
+_compiled: dict[str, Compiled] = {}  # by cache key; as large as the code that is loaded
+
+
+class _Gate:
+    """Lets a fork wait until no thread compiles: the child would find its locks taken for good.
+
+    Those of LLVM and llvmlite, and that of a module being imported.
+    """
+
+    def __init__(self) -> None:
+        self._condition = threading.Condition(threading.Lock())
+        self._inside: dict[int, int] = {}  # thread -> depth
+        self._forking = False
+
+    def __enter__(self) -> None:
+        me = threading.get_ident()
+        with self._condition:
+            while self._forking and me not in self._inside:
+                self._condition.wait()
+            self._inside[me] = self._inside.get(me, 0) + 1
+
+    def __exit__(self, *exc: object) -> None:
+        me = threading.get_ident()
+        with self._condition:
+            self._inside[me] -= 1
+            if not self._inside[me]:
+                del self._inside[me]
+                self._condition.notify_all()
+
+    def before_fork(self) -> None:
+        me = threading.get_ident()
+        self._condition.acquire()
+        self._forking = True
+        # Bounded, because a signal handler may fork in a thread that a compiling one waits for.
+        self._condition.wait_for(lambda: not (self._inside.keys() - {me}), timeout=10.0)
+
+    def after_in_parent(self) -> None:
+        self._forking = False
+        self._condition.notify_all()
+        self._condition.release()
+
+    def after_in_child(self) -> None:
+        me = threading.get_ident()
+        inside = {t: depth for t, depth in self._inside.items() if t == me}
+        self.__init__()
+        self._inside = inside
+
+
+_gate = _Gate()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_gate.before_fork,
+        after_in_parent=_gate.after_in_parent,
+        after_in_child=_gate.after_in_child,
+    )
+
+
+_DECLARED = re.compile(
+    r"^(?:declare [^@\n]*@(?!llvm\.)([\w.$]+)|@([\w.$]+) = external)", re.MULTILINE
+)
+
+
+def _declared(text: str) -> set[str]:
+    """What a text expects from outside, LLVM's intrinsics aside."""
+    return {function or variable for function, variable in _DECLARED.findall(text)}
+
+
+# -- compiling ----------------------------------------------------------------------------------
+
+
+@functools.cache
+def _header() -> str:
+    """Data layout and triple, which the passes must know as code generation does."""
+    with _borrowed_machine() as machine:
+        return f'target datalayout = "{machine.target_data}"\ntarget triple = "{machine.triple}"\n'
+
+
+@contextlib.contextmanager
+def _optimised(text: str, passes: str, machine: Any) -> Iterator[Any]:
+    """The module of a text, verified and with its passes run."""
+    llvm = _llvm()
+    from llvmlite.binding import ffi
+    from llvmlite.binding.module import ModuleRef
+
+    with llvm.create_context() as context:
+        source = ctypes.c_char_p((_header() + text).encode())
+        with ffi.OutputString() as message:
+            pointer = _unlocked("LLVMPY_ParseAssembly")(context, source, message)
+            if not pointer:
+                raise MgefnError(f"compile: LLVM cannot read the text: {message}")
+        with ModuleRef(pointer, context) as module:
+            # First of all: the pass manager crashes the process on an invalid module.
+            with ffi.OutputString() as message:
+                if _unlocked("LLVMPY_VerifyModule")(module, message):
+                    raise MgefnError(f"compile: LLVM rejects the module: {message}")
+            _run_passes(llvm, module, passes, machine, "alwaysinline" in text)
+            yield module
+
+
+def _run_passes(llvm: Any, module: Any, passes: str, machine: Any, inline: bool) -> None:
+    if passes == "none" and not inline:
+        return
+    options = llvm.create_pipeline_tuning_options(2)
+    builder = llvm.create_pass_builder(machine, options)
+    run = _unlocked("LLVMPY_RunNewModulePassManager")
+    if inline or _PASSES[passes]:
+        manager = llvm.create_new_module_pass_manager()
+        if inline:
+            manager.add_always_inliner_pass()
+        for name in _PASSES[passes]:
+            getattr(manager, f"add_{name}_pass")()
+        run(manager, module, builder)
+    if passes == "full":
+        run(builder.getModulePassManager(), module, builder)
+    elif passes == "function":
+        run_on_function = _unlocked("LLVMPY_RunNewFunctionPassManager")
+        for function in module.functions:
+            if not function.is_declaration:
+                run_on_function(builder.getFunctionPassManager(), function, builder)
+
+
+def _emit(text: str, passes: str, as_object: bool) -> bytes:
+    from llvmlite.binding import ffi
+
+    with _borrowed_machine() as machine, _optimised(text, passes, machine) as module:
+        with ffi.OutputString() as message:
+            emit = _unlocked("LLVMPY_TargetMachineEmitToMemory")
+            buffer = emit(machine, module, int(as_object), message)
+            if not buffer:
+                raise MgefnError(f"compile: LLVM cannot generate code: {message}")
+        try:
+            start = ffi.lib.LLVMPY_GetBufferStart(buffer)
+            return ctypes.string_at(start, ffi.lib.LLVMPY_GetBufferSize(buffer))
+        finally:
+            ffi.lib.LLVMPY_DisposeMemoryBuffer(buffer)
+
+
+def _checked_passes(passes: str) -> None:
+    if passes not in _PASSES:
+        raise ArgumentError(
+            f"compile_module: passes must be one of {', '.join(map(repr, _PASSES))}, "
+            f"got {passes!r}. Pass one of them."
+        )
+
+
+@functools.cache
+def _salt() -> bytes:
+    """What object code depends on beside the text."""
+    from llvmlite import __version__ as version
+
+    parts = (_FORMAT, *_host(), str(_llvm().llvm_version_info), version, str(_OPT_LEVEL))
+    return "\0".join(parts).encode()
+
+
+def cache_key(text: str, passes: str = "few") -> str:
+    """The name under which the object code of a text is kept: 64 hexadecimal digits."""
+    digest = hashlib.sha256(_salt())
+    digest.update(f"\0{passes}\0{text}".encode())
+    return digest.hexdigest()
+
+
+def compile_module(
+    text: str, names: Sequence[str], passes: str = "few", extra: dict[str, int] | None = None
+) -> Compiled:
+    """Compile a module and link it into the process.
+
+    Args:
+        text: LLVM IR, without data layout and triple.
+        names: the functions whose addresses are wanted.
+        passes: "none"; "few" (simplify control flow, combine, common subexpressions); "function"
+            (LLVM's simplification of single functions, with loop invariants); "full" (all of O2,
+            with LLVM's own vectoriser). Functions marked alwaysinline are inlined by each.
+        extra: addresses of further symbols that the text declares. They are no part of the cache
+            key, because object code holds their names only.
+
+    Returns:
+        The address of each name, good for the life of the process.
+    Raises:
+        MgefnError: the text is not valid, or names a symbol that is not there.
+    """
+    _checked_passes(passes)
+    with _gate:
+        return _compiled_module(text, names, passes, extra or {})
+
+
+def _compiled_module(
+    text: str, names: Sequence[str], passes: str, extra: dict[str, int]
+) -> Compiled:
+    key = cache_key(text, passes)
+    # Linked against other addresses it is other code in memory, though the same on disk.
+    loaded = key if not extra else f"{key}{sorted(extra.items())}"
+    known = _compiled.get(loaded)
+    if known is not None and all(name in known for name in names):
+        result = Compiled({name: known[name] for name in names})
+        result.origin = "memory"
+        return result
+    unknown = sorted(_declared(text) - symbols().keys() - extra.keys())
+    if unknown:
+        raise MgefnError(f"compile: the text declares symbols without an address: {unknown}.")
+    code = native_cache.load(key)
+    origin = "disk"
+    if code is None:
+        origin = "compiler"
+        code = _emit(text, passes, as_object=True)
+        native_cache.store(key, code)
+    result = Compiled(_linker.link(code, names, extra))
+    result.origin = origin
+    _compiled[loaded] = result
+    return result
+
+
+def compile_modules(
+    modules: Sequence[tuple[str, Sequence[str]]], passes: str = "few"
+) -> list[Compiled]:
+    """Compile several modules, on several threads (as many as `config.num_threads` allows).
+
+    Args:
+        modules: text and wanted names of each; see compile_module.
+        passes: as for compile_module.
+
+    Returns:
+        The addresses of each module, in the order given.
+    """
+    _checked_passes(passes)
+    workers = min(len(modules), thread_count())
+    if workers < 2:
+        return [compile_module(text, names, passes) for text, names in modules]
+    with ThreadPoolExecutor(workers, thread_name_prefix="mgefn-compile") as executor:
+        jobs = [executor.submit(compile_module, text, names, passes) for text, names in modules]
+        return [job.result() for job in jobs]
+
+
+def ir_of(text: str, passes: str = "few") -> str:
+    """The text of a module after its passes."""
+    _checked_passes(passes)
+    with _gate, _borrowed_machine() as machine, _optimised(text, passes, machine) as module:
+        return str(module)
+
+
+def asm_of(text: str, passes: str = "few") -> str:
+    """The assembly that a module becomes on this machine."""
+    _checked_passes(passes)
+    with _gate:
+        return _emit(text, passes, as_object=False).decode()

@@ -1,0 +1,547 @@
+"""The native code of a kernel: its loops as LLVM text.
+
+A function takes the pointers of its accesses, the descriptor of run-time numbers, a range of its
+parallel domain, and the worker's number. Loop variables and accumulators live on the stack in the
+text; LLVM makes registers of them. Every vector operation on memory is masked, so the last,
+shorter vector of a row needs no code of its own. Reductions keep one vector of accumulators and
+fold it by halves: a fixed tree, whatever thread runs it.
+
+Descriptor, in this order: the sizes of the outer loops but the first; the sizes of the inner loops
+(FLAT has none, RAGGED the length of a piece and that of the row); for each access its outer
+strides and its inner strides, in bytes, less the innermost where that is 1 element or 0; rows of a
+chunk, or before the sums begin anew; the run-time constants.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mgefn.compiler.codegen.builder import METADATA, Builder, Module, vector
+from mgefn.compiler.codegen.values import (
+    FLOATS,
+    HALVES,
+    LLVM_TYPES,
+    SIGNED,
+    UNSIGNED,
+    Operand,
+    extreme,
+    held,
+    rounded,
+    ty,
+)
+from mgefn.compiler.kernel import (
+    FLAT,
+    GATHERED,
+    INDEX,
+    KEEP,
+    RAGGED,
+    STRIDED,
+    UNIT,
+    ZERO,
+    Access,
+    Kernel,
+)
+
+ARGUMENTS = [
+    ("ptr", "ptrs"),
+    ("ptr", "desc"),
+    ("i64", "begin"),
+    ("i64", "end"),
+    ("i64", "worker"),
+]
+ATTRIBUTES = "nounwind"
+
+
+def itemsize(dtype: str) -> int:
+    return 1 if dtype == "bool" else int("".join(c for c in dtype if c.isdigit())) // 8
+
+
+def stored(dtype: str, width: int) -> str:
+    """The type in memory: a bool takes a byte, and a float of 16 bits is read by its bits."""
+    if dtype == "bool":
+        return vector("i8", width)
+    return vector("i16" if dtype in HALVES else LLVM_TYPES[dtype], width)
+
+
+def from_memory(b: Builder, dtype: str, width: int, x: str) -> str:
+    """A value in a register, of what was loaded."""
+    if dtype == "bool":
+        t = stored(dtype, width)
+        return b.icmp("ne", t, x, b.const(t, 0))
+    if dtype in HALVES:
+        t = vector(HALVES[dtype], width)
+        return b.widen(t, b.cast("bitcast", x, stored(dtype, width), t))
+    return x
+
+
+def to_memory(b: Builder, dtype: str, width: int, x: str) -> str:
+    """What is stored for a value in a register."""
+    t = stored(dtype, width)
+    if dtype == "bool":
+        return b.emit(f"zext {ty(dtype, width)} {x} to {t}")
+    if dtype in HALVES:
+        half = vector(HALVES[dtype], width)
+        return b.cast("bitcast", b.narrow(half, x), half, t)
+    return x
+
+
+def neutral(kind: str, dtype: str) -> float | int | bool:
+    """What a reduction starts from."""
+    if kind in ("sum", "or", "xor"):
+        return 0
+    if kind == "prod":
+        return 1
+    if kind == "and":
+        return True if dtype == "bool" else -1
+    if dtype == "bool":
+        return kind == "min"
+    if dtype in SIGNED or dtype in UNSIGNED:
+        bits = itemsize(dtype) * 8
+        low, high = (
+            (-(1 << bits - 1), (1 << bits - 1) - 1) if dtype in SIGNED else (0, (1 << bits) - 1)
+        )
+        return low if kind == "max" else high
+    return float("-inf") if kind == "max" else float("inf")
+
+
+def combine(b: Builder, kind: str, dtype: str, width: int, x: str, y: str) -> str:
+    """The accumulator with one more value."""
+    t = ty(dtype, width)
+    if kind in ("max", "min"):
+        return extreme(b, held(dtype), width, x, y, kind == "max")
+    if kind in ("and", "or", "xor"):
+        return b.emit(f"{kind} {t} {x}, {y}")
+    whole = {"sum": "add", "prod": "mul"}[kind]
+    if dtype == "bool":
+        whole = {"sum": "or", "prod": "and"}[kind]
+    elif dtype not in SIGNED and dtype not in UNSIGNED:
+        whole = f"f{whole}"
+    return b.emit(f"{whole} {t} {x}, {y}")
+
+
+def fold(b: Builder, kind: str, dtype: str, width: int, x: str) -> str:
+    """A vector of accumulators as one value, halves upon halves."""
+    while width > 1:
+        t, half = ty(dtype, width), width // 2
+        mask = ", ".join(f"i32 {i}" for i in range(half))
+        low = b.emit(f"shufflevector {t} {x}, {t} poison, <{half} x i32> <{mask}>")
+        mask = ", ".join(f"i32 {i}" for i in range(half, width))
+        high = b.emit(f"shufflevector {t} {x}, {t} poison, <{half} x i32> <{mask}>")
+        width = half
+        x = (
+            combine(b, kind, dtype, width, low, high)
+            if width > 1
+            else _last(b, kind, dtype, low, high)
+        )
+    return x
+
+
+def _last(b: Builder, kind: str, dtype: str, low: str, high: str) -> str:
+    t = vector(LLVM_TYPES[dtype], 1)
+    one = f"<1 x {t}>"
+    x = b.emit(f"extractelement {one} {low}, i64 0")
+    y = b.emit(f"extractelement {one} {high}, i64 0")
+    return combine(b, kind, dtype, 1, x, y)
+
+
+class _Loops:
+    """Writes one kernel."""
+
+    def __init__(self, kernel: Kernel, module: Module):
+        self.k = kernel
+        self.b = Builder(module)
+        self.at = 0  # position in the descriptor
+        self.scalars: dict[int, str] = {}  # node -> value, once a row or once a call
+        self.slots: dict[int, str] = {}  # node of a reduction -> its accumulator's memory
+
+    # -- the descriptor -------------------------------------------------------------------------
+
+    def number(self) -> str:
+        """The next number of the descriptor."""
+        b = self.b
+        out = b.load("i64", b.offset("%desc", str(8 * self.at)), 8)
+        self.at += 1
+        return out
+
+    def alloca(self, t: str) -> str:
+        return self.b.emit(f"alloca {t}")
+
+    # -- the whole ------------------------------------------------------------------------------
+
+    def write(self, name: str) -> None:
+        k, b = self.k, self.b
+        outer_sizes = [self.number() for _ in range(k.outer - 1)]
+        self.inner_sizes = [] if k.layout == FLAT else [self.number() for _ in range(k.inner)]
+        whole = self.number() if k.layout == RAGGED else ""
+        self.outer_strides: list[list[str]] = []
+        self.inner_strides: list[list[str]] = []
+        self.bases: list[str] = []
+        slot = 0
+        for a in k.accesses:
+            own = a.kind in (KEEP, GATHERED)
+            self.outer_strides.append([] if own else [self.number() for _ in range(k.outer)])
+            n = 0 if own else k.inner - (0 if a.inner == STRIDED else 1)
+            self.inner_strides.append([self.number() for _ in range(n)])
+            if a.kind == INDEX:
+                self.bases.append(self.number())  # the first position
+            else:
+                self.bases.append(b.load("ptr", b.offset("%ptrs", str(8 * slot)), 8))
+                slot += 1
+        self.rows = self.number()
+        self.constants = [self.number() for _ in range(k.constants)]
+        self.lanes = self._lanes()
+        self.strided = {
+            i: b.emit(f"mul <{k.width} x i64> {self.lanes}, {b.splat(f'<{k.width} x i64>', s[-1])}")
+            for i, s in enumerate(self.inner_strides)
+            if k.accesses[i].inner == STRIDED and k.accesses[i].varies
+        }
+        for i, node in enumerate(k.nodes):
+            if node.op == "const":
+                self.scalars[i] = self._constant(node)
+            elif node.op == "reduce":
+                self.slots[i] = self.alloca(ty(node.dtype, k.width))
+        counters = [self.alloca("i64") for _ in range(k.inner - 1)]
+        linear = self.alloca("i64")
+        if k.layout == FLAT:
+            self.first_in_row = "%begin"
+            self.row_size = b.emit("sub i64 %end, %begin")
+            self._row([], "0", counters, linear)
+        else:
+            head, body, done = b.label("row"), b.label("work"), b.label("done")
+            row = self.alloca("i64")
+            b.store("i64", "%begin", row)
+            b.br(head)
+            b.place(head)
+            i = b.load("i64", row)
+            b.cond_br(b.icmp("slt", "i64", i, "%end"), body, done)
+            b.place(body)
+            indices = [i]
+            for size in reversed(outer_sizes):
+                rest = b.emit(f"udiv i64 {indices[0]}, {size}")
+                last = b.emit(f"urem i64 {indices[0]}, {size}")
+                indices[:1] = [rest, last]
+            self.first_in_row = "0"
+            if k.layout == RAGGED:
+                piece = self.inner_sizes[0]
+                self.first_in_row = b.emit(f"mul i64 {i}, {piece}")
+                left = b.emit(f"sub i64 {whole}, {self.first_in_row}")
+                self.row_size = b.call_intrinsic("smin", "i64", piece, left)
+            else:
+                self.row_size = self.inner_sizes[-1]
+            self._row(indices if k.outer else [], i, counters, linear)
+            after = b.load("i64", row)
+            b.store("i64", b.emit(f"add i64 {after}, 1"), row)
+            b.br(head)
+            b.place(done)
+        b.do("ret void")
+        b.function(name, "void", ARGUMENTS, ATTRIBUTES)
+
+    def _lanes(self) -> str:
+        w = self.k.width
+        return "<" + ", ".join(f"i64 {i}" for i in range(w)) + ">"
+
+    def _constant(self, node: Any) -> str:
+        """A literal, or a run-time constant from the descriptor, as a scalar."""
+        b, t = self.b, ty(node.dtype, 1)
+        kind, value = node.data
+        if kind == "literal":
+            return b.const(t, value)
+        bits = self.constants[value]
+        if node.dtype == "float64":
+            return b.emit(f"bitcast i64 {bits} to double")
+        if held(node.dtype) == "float32":
+            return b.emit(f"fptrunc double {b.emit(f'bitcast i64 {bits} to double')} to float")
+        return b.cast("trunc", bits, "i64", t)
+
+    # -- a row ----------------------------------------------------------------------------------
+
+    def _row(self, indices: list[str], row: str, counters: list[str], linear: str) -> None:
+        k, b = self.k, self.b
+        self.pointers: list[str] = []
+        for i, a in enumerate(k.accesses):
+            if a.kind in (KEEP, GATHERED):
+                which = b.emit(
+                    f"udiv i64 {'%begin' if a.kind == KEEP or not k.led else row}, {self.rows}"
+                )
+                size = self.row_size
+                for s in self.inner_sizes[:-1]:
+                    size = b.emit(f"mul i64 {size}, {s}")
+                offset = b.emit(
+                    f"mul i64 {which}, {b.emit(f'mul i64 {size}, {itemsize(a.dtype)}')}"
+                )
+                self.pointers.append(b.offset(self.bases[i], offset))
+                continue
+            base = self.bases[i]
+            for index, stride in zip(indices, self.outer_strides[i], strict=False):
+                base = self._moved(a, base, b.emit(f"mul i64 {index}, {stride}"))
+            if self.first_in_row != "0" and a.inner != ZERO:
+                unit = 1 if a.kind == INDEX else itemsize(a.dtype)
+                step = self.inner_strides[i][-1] if a.inner == STRIDED else str(unit)
+                base = self._moved(a, base, b.emit(f"mul i64 {self.first_in_row}, {step}"))
+            self.pointers.append(base)
+        if k.sums:
+            start = b.emit(f"urem i64 {row}, {self.rows}") if k.led else row
+            self.fresh = b.icmp("eq", "i64", start, "0" if k.led else "%begin")
+        for i, node in enumerate(k.nodes):
+            if node.op != "const":
+                self.scalars.pop(i, None)
+        for i, node in enumerate(k.nodes):
+            if not node.in_row and node.op in ("load", "index"):
+                self.scalars[i] = self._load_scalar(node)
+        stages = 1 + max([0, *(n.stage for n in k.nodes)])
+        for stage in range(stages):
+            self._scalar_work(stage)
+            self._loop(stage, counters, linear)
+        for n, a in k.stores:
+            if not k.accesses[a].varies:
+                self._store_scalar(self.scalars[n], a)
+
+    def _moved(self, a: Access, base: str, offset: str) -> str:
+        if a.kind == INDEX:
+            return self.b.emit(f"add i64 {base}, {offset}")
+        return self.b.offset(base, offset)
+
+    def _load_scalar(self, node: Any) -> str:
+        b, pointer = self.b, self.pointers[node.data]
+        if node.op == "index":
+            return self._as_number(pointer, node.dtype, 1)
+        x = b.load(stored(node.dtype, 1), pointer, itemsize(node.dtype))
+        return from_memory(b, node.dtype, 1, x)
+
+    def _as_number(self, position: str, dtype: str, width: int) -> str:
+        """A position, an i64, in another dtype."""
+        b, s, t = self.b, vector("i64", width), ty(dtype, width)
+        if dtype in FLOATS or dtype in HALVES:
+            return rounded(b, dtype, width, b.emit(f"sitofp {s} {position} to {t}"))
+        return b.cast("trunc", position, s, t)
+
+    def _store_scalar(self, x: str, access: int) -> None:
+        b, dtype = self.b, self.k.accesses[access].dtype
+        x = to_memory(b, dtype, 1, x)
+        b.store(stored(dtype, 1), x, self.pointers[access], itemsize(dtype))
+
+    def _scalar_work(self, stage: int) -> None:
+        """What is computed once a row, now that the reductions before this stage are known."""
+        for i, node in enumerate(self.k.nodes):
+            if node.in_row or i in self.scalars or node.op != "apply" or node.stage > stage:
+                continue
+            self.scalars[i] = self._apply(node, self.scalars, 1)
+
+    def _apply(self, node: Any, env: dict[int, str], width: int) -> str:
+        row, params = node.data
+        ops = [Operand(env[j], held(self.k.nodes[j].dtype)) for j in node.ins]
+        x = row.emit(self.b, held(node.dtype), width, ops, dict(params))
+        return rounded(self.b, node.dtype, width, x)
+
+    # -- a loop over the row --------------------------------------------------------------------
+
+    def _needed(self, stage: int) -> tuple[list[int], list[int], list[tuple[int, int]]]:
+        """Nodes to compute in this stage's loop, its reductions, and its stores."""
+        k = self.k
+        reductions = [i for i, n in enumerate(k.nodes) if n.op == "reduce" and n.stage == stage + 1]
+        stores = [(n, a) for n, a in k.stores if k.accesses[a].varies and self._when(n) == stage]
+        keeps = [(n, a) for n, a in k.keeps if k.nodes[n].stage == stage]
+        sums = [(n, a) for _, n, a in k.sums if self._when(n) == stage]
+        kept = {n for n, _ in k.keeps if k.nodes[n].stage < stage}
+        needed: set[int] = set()
+        pending = [k.nodes[i].ins[0] for i in reductions]
+        pending += [n for n, _ in (*stores, *keeps, *sums)]
+        while pending:
+            i = pending.pop()
+            if i in needed:
+                continue
+            needed.add(i)
+            if k.nodes[i].in_row and i not in kept:
+                pending += k.nodes[i].ins
+        return sorted(needed), reductions, [*stores, *keeps]
+
+    def _when(self, n: int) -> int:
+        """The stage whose loop stores a node."""
+        return self.k.nodes[n].stage
+
+    def _loop(self, stage: int, counters: list[str], linear: str) -> None:
+        k, b, w = self.k, self.b, self.k.width
+        needed, reductions, stores = self._needed(stage)
+        sums = [(kind, n, a) for kind, n, a in k.sums if self._when(n) == stage]
+        if not (reductions or stores or sums):
+            return
+        splats = {
+            i: b.splat(ty(k.nodes[i].dtype, w), self.scalars[i])
+            for i in needed
+            if not k.nodes[i].in_row
+        }
+        for i in reductions:
+            t = ty(k.nodes[i].dtype, w)
+            b.store(t, b.const(t, neutral(k.nodes[i].data, k.nodes[i].dtype)), self.slots[i])
+        fresh = b.splat(f"<{w} x i1>", self.fresh) if sums else ""
+        b.store("i64", "0", linear)
+        # The loops of a row around the innermost, by counters.
+        heads: list[tuple[str, str, str]] = []
+        for c, size in zip(counters, self.inner_sizes[:-1], strict=True):
+            head, body, done = b.label("outer"), b.label("in"), b.label("out")
+            b.store("i64", "0", c)
+            b.br(head)
+            b.place(head)
+            b.cond_br(b.icmp("slt", "i64", b.load("i64", c), size), body, done)
+            b.place(body)
+            heads.append((head, done, c))
+        before = b.load("i64", linear)
+        bases: dict[int, str] = {}
+        for i, a in enumerate(k.accesses):
+            if not a.varies and a.kind not in (KEEP, GATHERED):
+                continue
+            base = self.pointers[i]
+            if a.kind in (KEEP, GATHERED):
+                if heads:
+                    base = b.offset(base, b.emit(f"mul i64 {before}, {itemsize(a.dtype)}"))
+            else:
+                for (_, _, c), stride in zip(heads, self.inner_strides[i], strict=False):
+                    step = b.emit(f"mul i64 {b.load('i64', c)}, {stride}")
+                    base = self._moved(a, base, step)
+            bases[i] = base
+        entry, head, body, done = b.block, b.label("vector"), b.label("body"), b.label("end")
+        b.br(head)
+        b.place(head)
+        j = f"%j{b.counter}"
+        at = len(b.lines)  # the phi is written when the last block of the body is known
+        size = self.row_size
+        b.cond_br(b.icmp("slt", "i64", j, size), body, done)
+        b.place(body)
+        left = b.emit(f"sub i64 {size}, {j}")
+        left = b.emit(f"trunc i64 {b.call_intrinsic('smin', 'i64', left, str(w))} to i32")
+        lanes = "<" + ", ".join(f"i32 {i}" for i in range(w)) + ">"
+        mask = b.icmp("ult", f"<{w} x i32>", lanes, b.splat(f"<{w} x i32>", left))
+        env = dict(splats)
+        kept = {n: a for n, a in k.keeps if k.nodes[n].stage < stage}
+        for i in needed:
+            node = k.nodes[i]
+            if not node.in_row:
+                continue
+            if i in kept:
+                env[i] = self._load(kept[i], bases, j, mask, node.dtype)
+            elif node.op == "load":
+                env[i] = self._load(node.data, bases, j, mask, node.dtype)
+            elif node.op == "index":
+                env[i] = self._index(node, bases, j)
+            else:
+                env[i] = self._apply(node, env, w)
+        for n, a in stores:
+            self._store(env[n], a, bases, j, mask)
+        for kind, n, a in sums:
+            dtype = k.accesses[a].dtype
+            t = ty(dtype, w)
+            old = self._load(a, bases, j, mask, dtype)
+            old = b.select(t, fresh, b.const(t, neutral(kind, dtype)), old)
+            self._store(combine(b, kind, dtype, w, old, env[n]), a, bases, j, mask)
+        for i in reductions:
+            node = k.nodes[i]
+            t = ty(node.dtype, w)
+            x = env[node.ins[0]]
+            x = b.select(t, mask, x, b.const(t, neutral(node.data, node.dtype)))
+            acc = b.load(t, self.slots[i])
+            b.store(t, combine(b, node.data, node.dtype, w, acc, x), self.slots[i])
+        following = b.emit(f"add i64 {j}, {w}")
+        latch = b.block
+        b.br(head)
+        b.lines.insert(at, f"  {j} = phi i64 [ 0, %{entry} ], [ {following}, %{latch} ]")
+        b.place(done)
+        if heads:
+            b.store("i64", b.emit(f"add i64 {before}, {size}"), linear)
+        for head, done, c in reversed(heads):
+            b.store("i64", b.emit(f"add i64 {b.load('i64', c)}, 1"), c)
+            b.br(head)
+            b.place(done)
+        for i in reductions:
+            node = k.nodes[i]
+            x = b.load(ty(node.dtype, w), self.slots[i])
+            self.scalars[i] = rounded(b, node.dtype, 1, fold(b, node.data, node.dtype, w, x))
+
+    # -- memory in vectors ----------------------------------------------------------------------
+
+    def _address(self, access: int, bases: dict[int, str], j: str) -> str:
+        a = self.k.accesses[access]
+        step = str(itemsize(a.dtype)) if a.inner == UNIT else self.inner_strides[access][-1]
+        return self.b.offset(bases[access], self.b.emit(f"mul i64 {j}, {step}"))
+
+    def _load(self, access: int, bases: dict[int, str], j: str, mask: str, dtype: str) -> str:
+        b, w, a = self.b, self.k.width, self.k.accesses[access]
+        t = stored(dtype, w)
+        if a.inner == ZERO:
+            one = b.load(stored(dtype, 1), bases[access], itemsize(dtype))
+            x = b.splat(t, one)
+        elif a.inner == UNIT:
+            pointer = self._address(access, bases, j)
+            name = f"llvm.masked.load.{_suffix(t)}.p0"
+            b.module.declare(name, t, ["ptr", "i32 immarg", f"<{w} x i1>", t])
+            x = b.emit(
+                f"call {t} @{name}(ptr {pointer}, i32 {itemsize(dtype)}, <{w} x i1> {mask}, "
+                f"{t} zeroinitializer)"
+            )
+        else:
+            pointers = self._pointers(access, bases, j)
+            name = f"llvm.masked.gather.{_suffix(t)}.v{w}p0"
+            b.module.declare(name, t, [f"<{w} x ptr>", "i32 immarg", f"<{w} x i1>", t])
+            x = b.emit(
+                f"call {t} @{name}(<{w} x ptr> {pointers}, i32 {itemsize(dtype)}, "
+                f"<{w} x i1> {mask}, {t} zeroinitializer)"
+            )
+        return from_memory(b, dtype, w, x)
+
+    def _pointers(self, access: int, bases: dict[int, str], j: str) -> str:
+        """The addresses of a vector with a stride."""
+        b, w = self.b, self.k.width
+        pointer = self._address(access, bases, j)
+        return b.emit(f"getelementptr i8, ptr {pointer}, <{w} x i64> {self.strided[access]}")
+
+    def _store(self, x: str, access: int, bases: dict[int, str], j: str, mask: str) -> None:
+        b, w, a = self.b, self.k.width, self.k.accesses[access]
+        t = stored(a.dtype, w)
+        x = to_memory(b, a.dtype, w, x)
+        if a.inner == UNIT:
+            pointer = self._address(access, bases, j)
+            name = f"llvm.masked.store.{_suffix(t)}.p0"
+            b.module.declare(name, "void", [t, "ptr", "i32 immarg", f"<{w} x i1>"])
+            b.do(
+                f"call void @{name}({t} {x}, ptr {pointer}, i32 {itemsize(a.dtype)}, "
+                f"<{w} x i1> {mask})"
+            )
+            return
+        pointers = self._pointers(access, bases, j)
+        name = f"llvm.masked.scatter.{_suffix(t)}.v{w}p0"
+        b.module.declare(name, "void", [t, f"<{w} x ptr>", "i32 immarg", f"<{w} x i1>"])
+        b.do(
+            f"call void @{name}({t} {x}, <{w} x ptr> {pointers}, i32 {itemsize(a.dtype)}, "
+            f"<{w} x i1> {mask})"
+        )
+
+    def _index(self, node: Any, bases: dict[int, str], j: str) -> str:
+        """The positions of a vector along the axis that the access counts."""
+        b, w, i = self.b, self.k.width, node.data
+        a = self.k.accesses[i]
+        start = bases[i]
+        if a.inner == ZERO:
+            return b.splat(ty(node.dtype, w), self._as_number(start, node.dtype, 1))
+        step = self.inner_strides[i][-1] if a.inner == STRIDED else "1"
+        start = b.emit(f"add i64 {start}, {b.emit(f'mul i64 {j}, {step}')}")
+        t = f"<{w} x i64>"
+        offsets = self.strided.get(i, self.lanes)
+        positions = b.emit(f"add {t} {b.splat(t, start)}, {offsets}")
+        return self._as_number(positions, node.dtype, w)
+
+
+def _suffix(t: str) -> str:
+    """A vector type in an intrinsic's name."""
+    count, scalar = t[1:-1].split(" x ")
+    return f"v{count}" + {"float": "f32", "double": "f64"}.get(scalar, scalar)
+
+
+def write(kernel: Kernel, name: str, module: Module) -> None:
+    """Define the kernel's function in the module."""
+    _Loops(kernel, module).write(name)
+
+
+def text(kernel: Kernel, name: str) -> str:
+    """A module of its own for one kernel."""
+    module = Module()
+    write(kernel, name, module)
+    return module.text() + "\n" + METADATA

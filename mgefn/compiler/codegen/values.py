@@ -1,0 +1,74 @@
+"""Values in native code: dtypes as LLVM types, and operations that several emitters need."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from mgefn.compiler.codegen.builder import Builder, vector
+
+FLOATS = frozenset(("float32", "float64"))
+SIGNED = frozenset(("int8", "int16", "int32", "int64"))
+UNSIGNED = frozenset(("uint8", "uint16", "uint32", "uint64"))
+INTEGERS = SIGNED | UNSIGNED
+NUMBERS = FLOATS | INTEGERS
+BOOL = frozenset(("bool",))
+ALL = NUMBERS | BOOL
+
+# Floats of 16 bits, which are float32 in registers and rounded after every operation.
+HALVES = {"float16": "half", "bfloat16": "bfloat"}
+
+# Types in registers.
+LLVM_TYPES = {
+    "bool": "i1",
+    "int8": "i8",
+    "int16": "i16",
+    "int32": "i32",
+    "int64": "i64",
+    "uint8": "i8",
+    "uint16": "i16",
+    "uint32": "i32",
+    "uint64": "i64",
+    "float16": "float",
+    "bfloat16": "float",
+    "float32": "float",
+    "float64": "double",
+}
+
+
+class Operand(NamedTuple):
+    """A value in a register: its name and its dtype's name."""
+
+    value: str
+    dtype: str
+
+
+def held(dtype: str) -> str:
+    """The dtype that a value has in registers."""
+    return "float32" if dtype in HALVES else dtype
+
+
+def rounded(b: Builder, dtype: str, width: int, x: str) -> str:
+    """A value as its dtype can hold it; only floats of 16 bits are wider in registers."""
+    if dtype not in HALVES:
+        return x
+    t = vector(HALVES[dtype], width)
+    return b.widen(t, b.narrow(t, x))
+
+
+def ty(dtype: str, width: int) -> str:
+    """The LLVM type of `width` elements of a dtype."""
+    return vector(LLVM_TYPES[dtype], width)
+
+
+def extreme(b: Builder, dtype: str, width: int, x: str, y: str, largest: bool) -> str:
+    """The larger or smaller; NaN where either is."""
+    t = ty(dtype, width)
+    if dtype in FLOATS:
+        # x where it wins or is NaN, else y, which is then the answer or NaN itself.
+        wins = b.fcmp("ugt" if largest else "ult", t, x, y)
+        nan = b.fcmp("uno", t, y, y)
+        return b.select(t, nan, y, b.select(t, wins, x, y))
+    if dtype == "bool":
+        return b.emit(f"{'or' if largest else 'and'} {t} {x}, {y}")
+    sign = "u" if dtype in UNSIGNED else "s"
+    return b.call_intrinsic(f"{sign}{'max' if largest else 'min'}", t, x, y)

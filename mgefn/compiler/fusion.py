@@ -1,0 +1,681 @@
+"""Fusion: equations into groups that one loop nest computes.
+
+Equations are read in order. An elementwise one joins the group that makes its operands, where its
+shape fits the group's domain; so does a reduction over the last axes of the domain (its result is
+known once a row, and what follows it may join again) or over the first (its result is known when
+the kernel is done). Broadcasts and other views are no work: inside of a group they say how a value
+lies in the domain, outside how memory is walked. All else stands by itself.
+
+A group runs at the place where its first equation stood. What joins it later may therefore read
+only what was made before that place: the groups are numbered, and no cycle can arise.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from mgefn.compiler.codegen.values import HALVES
+from mgefn.compiler.steps import Fixed, Lowered, Place
+from mgefn.core.avals import ShapedArray
+from mgefn.core.jaxpr import Atom, ClosedJaxpr, Eqn, Literal, Var
+from mgefn.core.primitive import Primitive
+from mgefn.ops.shaping import reshape_p
+
+MOST = 200  # equations of a group: a bound for the time to compile it
+PERIOD = 64  # longest pattern of equations that is looked for
+RECENT = 6  # groups that an equation without producers among them may still join
+LARGE = 1 << 16  # elements from which a reduction of everything is divided among threads
+SHORT = 16  # elements of a last axis from which it is reduced by itself
+
+# The same values in memory of their own. Only compiled programs hold it.
+copy_p = Primitive("copy", elementwise=True)
+
+# Reductions by their primitive's name.
+REDUCTIONS = {
+    "reduce_sum": "sum",
+    "reduce_prod": "prod",
+    "reduce_max": "max",
+    "reduce_min": "min",
+    "reduce_and": "and",
+    "reduce_or": "or",
+    "reduce_xor": "xor",
+}
+
+
+class Part:
+    """A value inside of a group.
+
+    `where` says for each axis which axis of the domain it runs along, None for an axis of size 1;
+    `node` is its number among the group's nodes.
+    """
+
+    __slots__ = ("node", "shape", "where")
+
+    def __init__(self, node: int, shape: tuple[int, ...], where: tuple[int | None, ...]):
+        self.node = node
+        self.shape = shape
+        self.where = where
+
+
+class Term(NamedTuple):
+    """A node of a group. `varies`: the axes of the domain along which its value changes.
+
+    op: "load" (data: number of a place), "index" (data: strides over the domain, in positions),
+    "const" (data: the literal), "apply" (data: row of the table, params), "reduce" (data: kind).
+    """
+
+    op: str
+    dtype: str
+    ins: tuple[int, ...]
+    data: Any
+    varies: frozenset[int]
+
+
+class Group:
+    """Equations that run as one kernel over `domain`."""
+
+    def __init__(self, domain: tuple[int, ...], number: int, most: int = MOST):
+        self.domain = domain
+        self.number = number
+        self.most = most  # equations
+        self.row = 0  # how many of the last axes are a row; 0: not decided
+        self.lead = 0  # how many of the first axes sums over the middle ones keep
+        self.terms: list[Term] = []
+        self.places: list[Place] = []  # memory that is read, with strides over the domain
+        self.parts: dict[Var, Part] = {}
+        self.sums: list[tuple[str, int, Var]] = []  # (kind, node, result) over the outer axes
+        self.wholes: set[Var] = set()  # results that are known only when the kernel is done
+        self.split = False  # are reductions of the only row done in pieces?
+        self.eqns: list[Eqn] = []
+        self.memo: dict[Any, int] = {}
+
+    def add(self, term: Term, key: Any = None) -> int:
+        if key is not None and key in self.memo:
+            return self.memo[key]
+        self.terms.append(term)
+        n = len(self.terms) - 1
+        if key is not None:
+            self.memo[key] = n
+        return n
+
+
+class _Tentative(NamedTuple):
+    """An operand of an equation that may join: how to make its node, and where it lies."""
+
+    make: Callable[[], int]
+    where: tuple[int | None, ...] | None  # None for what has no axes of its own
+
+
+def contiguous(shape: Sequence[int], itemsize: int) -> tuple[int, ...]:
+    """Strides in bytes of an array in row-major order."""
+    strides = []
+    step = itemsize
+    for n in reversed(shape):
+        strides.append(step)
+        step *= n
+    return tuple(reversed(strides))
+
+
+def is_contiguous(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> bool:
+    want = contiguous(shape, itemsize)
+    return all(n == 1 or s == w for n, s, w in zip(shape, strides, want, strict=True))
+
+
+def _viewed(place: Place, shape: tuple[int, ...], eqn: Eqn, in_memory: bool = True) -> Place | None:
+    """The memory of a view of an array, or None where strides can't say it.
+
+    Strides that are not of memory, but of positions, are never those of a whole array.
+    """
+    p, out = eqn.params, eqn.out_binders[0].aval
+    name, strides, offset = eqn.primitive.name, place.strides, place.offset
+    if name == "broadcast_in_dim":
+        new = [0] * len(out.shape)
+        for i, d in enumerate(p["broadcast_dimensions"]):
+            new[d] = strides[i] if shape[i] == out.shape[d] else 0
+        return Place(place.root, offset, tuple(new))
+    if name == "transpose":
+        return Place(place.root, offset, tuple(strides[i] for i in p["permutation"]))
+    if name == "slice":
+        offset += sum(s * b for s, b in zip(strides, p["start_indices"], strict=True))
+        return Place(
+            place.root, offset, tuple(s * k for s, k in zip(strides, p["strides"], strict=True))
+        )
+    if name == "rev":
+        dims = p["dimensions"]
+        offset += sum(strides[d] * max(shape[d] - 1, 0) for d in dims)
+        return Place(
+            place.root, offset, tuple(-s if i in dims else s for i, s in enumerate(strides))
+        )
+    if name == "reshape":
+        itemsize = out.dtype.itemsize
+        if in_memory and is_contiguous(shape, strides, itemsize):
+            return Place(place.root, offset, contiguous(out.shape, itemsize))
+        matched = _matched_axes(shape, out.shape)
+        if matched is None:
+            long = [s for n, s in zip(shape, strides, strict=True) if n != 1]
+            if len(long) != 1:
+                return None
+            # A line, cut into lines.
+            return Place(place.root, offset, contiguous(out.shape, long[0]))
+        return Place(place.root, offset, tuple(0 if m is None else strides[m] for m in matched))
+    if name == "name":
+        return place
+    return None
+
+
+def _constant(group: Group, literal: Atom, dtype: str) -> int:
+    assert isinstance(literal, Literal)
+    value = literal.value
+    return group.add(
+        Term("const", dtype, (), value, frozenset()), ("const", dtype, value._data.tobytes())
+    )
+
+
+def _matched_axes(old: Sequence[int], new: Sequence[int]) -> list[int | None] | None:
+    """For each new axis the old one, where a reshape only adds and drops axes of size 1."""
+    rest = [i for i, n in enumerate(old) if n != 1]
+    if [old[i] for i in rest] != [n for n in new if n != 1]:
+        return None
+    axes = iter(rest)
+    return [None if n == 1 else next(axes) for n in new]
+
+
+def rewritten(eqns: Sequence[Eqn]) -> list[Eqn]:
+    """Reductions over axes that do not lie side by side, or of much at once, in steps."""
+    out: list[Eqn] = []
+    for eqn in eqns:
+        if eqn.primitive.name in REDUCTIONS and not math.prod(eqn.inputs[0].aval.shape) == 0:
+            out += _steps_of(eqn)
+        else:
+            out.append(eqn)
+    return out
+
+
+def _steps_of(eqn: Eqn) -> list[Eqn]:
+    axes, shape = eqn.params["axes"], eqn.inputs[0].aval.shape
+    if all(shape[a] == 1 for a in axes):  # each result is its only element
+        out = eqn.out_binders[0]
+        sizes = {"new_sizes": out.aval.shape}
+        return [Eqn(reshape_p, [eqn.inputs[0]], sizes, [out], eqn.source)]
+    runs: list[list[int]] = []
+    for a in axes:
+        # Axes of size 1 between two reduced ones do not keep them apart.
+        if runs and all(shape[i] == 1 for i in range(runs[-1][-1] + 1, a)):
+            runs[-1].append(a)
+        else:
+            runs.append([a])
+    if len(axes) > 1 and len(runs) == 1 and len(axes) == len(shape):
+        size = math.prod(shape)
+        if size >= LARGE and shape[-1] >= SHORT and shape[-1] < size:
+            runs = [list(axes[:-1]), [axes[-1]]]
+    if len(runs) <= 1:
+        return [eqn]
+    steps: list[Eqn] = []
+    x: Atom = eqn.inputs[0]
+    for run in reversed(runs):
+        last = run is runs[0]
+        aval = x.aval
+        kept = tuple(n for i, n in enumerate(aval.shape) if i not in run)
+        out = eqn.out_binders[0] if last else Var(ShapedArray(kept, aval.dtype))
+        params = eqn.params | {"axes": tuple(run)}
+        steps += _steps_of(Eqn(eqn.primitive, [x], params, [out], eqn.source))
+        x = out
+    return steps
+
+
+class Fusion:
+    """The groups of a program; `table` gives an elementwise primitive's row or None."""
+
+    def __init__(self, closed: ClosedJaxpr, table: Callable[[Eqn], Any]):
+        self.closed = closed
+        self.table = table
+        self.made: dict[Var, int] = {}  # number of the step that makes a variable
+        self.view_of: dict[Var, tuple[Var, Eqn]] = {}
+        self.group_of: dict[Var, Group] = {}
+        self.virtual: dict[Var, Eqn] = {}  # iota and filled arrays, which need no memory
+        self.steps: list[Any] = []  # groups, equations with their native step, equations
+        jaxpr = closed.jaxpr
+        for v in (*jaxpr.in_binders, *jaxpr.const_binders):
+            self.made[v] = -1
+        eqns = rewritten(jaxpr.eqns)
+        self.kinds = [_kind(eqn) for eqn in eqns] if len(eqns) > MOST else []
+        self.at = 0
+        for eqn in eqns:
+            self._take(eqn)
+            self.at += 1
+        self._find_outputs()
+
+    # -- reading --------------------------------------------------------------------------------
+
+    def _take(self, eqn: Eqn) -> None:
+        name = eqn.primitive.name
+        if name == "iota" or (name == "broadcast_in_dim" and isinstance(eqn.inputs[0], Literal)):
+            self.virtual[eqn.out_binders[0]] = eqn
+            self.made[eqn.out_binders[0]] = -1
+            return
+        if eqn.primitive.view:
+            (x,), (out,) = eqn.inputs, eqn.out_binders
+            if isinstance(x, Var) and out.aval.size:
+                self.view_of[out] = (x, eqn)
+                if self.place(out) is not None:
+                    return
+                del self.view_of[out]  # strides can't say it
+        row = self.table(eqn)
+        if row.__class__ is Lowered:
+            if not self._take_lowered(eqn, row):
+                self._alone(eqn)
+            return
+        if row is None or not (
+            self._take_reduction(eqn) if name in REDUCTIONS else self._take_elementwise(eqn, row)
+        ):
+            self._alone(eqn)
+
+    def _take_lowered(self, eqn: Eqn, row: Lowered) -> bool:
+        """A native step of its own, if it can be one."""
+        if any(v.aval.size == 0 for v in eqn.out_binders):
+            return False
+        if any(a.aval.size == 0 for a in eqn.inputs):
+            return False
+        places = [self.memory(a, row.dense) for a in eqn.inputs]
+        step = row.lower(eqn, places)
+        if step is None:
+            return False
+        for v in eqn.out_binders:
+            self.made[v] = len(self.steps)
+        self.steps.append((eqn, step))
+        return True
+
+    def memory(self, a: Atom, dense: bool) -> Place:
+        """Where an operand lies in memory; it is copied there if need be."""
+        if isinstance(a, Literal):
+            return Place(Fixed(a.value._data), 0, ())
+        base, place = self._base(a), self.place(a)
+        assert place is not None
+        itemsize = a.aval.dtype.itemsize
+        if base not in self.virtual and (
+            not dense or is_contiguous(a.aval.shape, place.strides, itemsize)
+        ):
+            return place
+        filled = self.virtual.get(base)
+        if not dense and filled is not None and filled.primitive.name == "broadcast_in_dim":
+            value = filled.inputs[0]
+            assert isinstance(value, Literal)
+            return Place(Fixed(value.value._data), 0, (0,) * len(a.aval.shape))
+        copied = Var(a.aval)
+        eqn = Eqn(copy_p, [a], {}, [copied])
+        if base in self.virtual and self.table(eqn).__class__ is Lowered:
+            self._alone(eqn)  # a step that would ask for this copy itself
+        elif base in self.virtual or not self._take_lowered(eqn, self._mover(eqn)):
+            self._take(eqn)
+        return Place(copied, 0, contiguous(a.aval.shape, itemsize))
+
+    def _mover(self, copy: Eqn) -> Any:
+        """The row that copies what lies otherwise: that of a reshape, which moves it by blocks."""
+        shape = {"new_sizes": copy.out_binders[0].aval.shape}
+        return self.table(Eqn(reshape_p, copy.inputs, shape, copy.out_binders))
+
+    def _alone(self, eqn: Eqn) -> None:
+        """A step of its own."""
+        for v in eqn.out_binders:
+            self.made[v] = len(self.steps)
+        self.steps.append(eqn)
+
+    def _base(self, v: Var) -> Var:
+        while v in self.view_of:
+            v = self.view_of[v][0]
+        return v
+
+    def place(self, v: Var) -> Place | None:
+        """The memory of a variable, once its base is in memory."""
+        chain: list[Eqn] = []
+        while v in self.view_of:
+            v, eqn = self.view_of[v]
+            chain.append(eqn)
+        aval = v.aval
+        found: Place | None = Place(v, 0, contiguous(aval.shape, aval.dtype.itemsize))
+        shape = aval.shape
+        for eqn in reversed(chain):
+            found = _viewed(found, shape, eqn)
+            if found is None:
+                return None
+            shape = eqn.out_binders[0].aval.shape
+        return found
+
+    def _part(self, group: Group, v: Var) -> Part | None:
+        """How a variable lies in a group that holds its base, or None where it can't be said."""
+        chain: list[Eqn] = []
+        while v in self.view_of:
+            v, eqn = self.view_of[v]
+            chain.append(eqn)
+        part = group.parts.get(v)
+        if part is None:
+            return None
+        for eqn in reversed(chain):
+            part = _part_viewed(part, eqn, group.domain)
+            if part is None:
+                return None
+        return part
+
+    # -- joining --------------------------------------------------------------------------------
+
+    def _candidates(self, atoms: Sequence[Atom]) -> list[Group]:
+        """Groups that may take an equation, the makers of its operands first."""
+        latest = -1
+        makers: list[Group] = []
+        roots: set[Var] = set()
+        for a in atoms:
+            if isinstance(a, Var):
+                base = self._base(a)
+                latest = max(latest, self.made[base])
+                roots.add(base)
+                group = self.group_of.get(base)
+                if group is not None and group not in makers:
+                    makers.append(group)
+        found = [g for g in makers if g.number == latest]
+        # A later group that reads the same memory, or one of scalars, where a call costs most.
+        for step in reversed(self.steps[-RECENT:]):
+            if isinstance(step, Group) and step not in found and step.number > latest:
+                if step.domain == () or any(p.root in roots for p in step.places):
+                    found.append(step)
+        return [g for g in found if len(g.eqns) < g.most]
+
+    def _most(self) -> int:
+        """How many equations a group that begins here may have.
+
+        A loop that was unrolled repeats a pattern. Groups of whole repetitions are alike, and
+        their kernel is compiled once.
+        """
+        kinds, at = self.kinds, self.at
+        for period in range(1, min(PERIOD, (len(kinds) - at) // 3) + 1):
+            if kinds[at : at + 2 * period] == kinds[at + period : at + 3 * period]:
+                return period * max(1, PERIOD // period)
+        return MOST
+
+    def _take_elementwise(self, eqn: Eqn, row: Any) -> bool:
+        shape = eqn.out_binders[0].aval.shape
+        if eqn.out_binders[0].aval.size == 0:
+            return False
+        for group in self._candidates(eqn.inputs):
+            if self._join(group, eqn, row):
+                return True
+        group = Group(shape, len(self.steps), self._most())
+        if not self._join(group, eqn, row):
+            return False
+        self.steps.append(group)
+        return True
+
+    def _operand(self, group: Group, a: Atom, shape: tuple[int, ...],
+                 where: tuple[int | None, ...]) -> Callable[[], int] | None:  # fmt: skip
+        """How to make an operand's node, when the axes of the equation lie at `where`."""
+        dtype = a.aval.dtype.name
+        if isinstance(a, Literal):
+            return lambda: _constant(group, a, dtype)
+        base = self._base(a)
+        filled = self.virtual.get(base)
+        if filled is not None:
+            if filled.primitive.name == "broadcast_in_dim":
+                return lambda: _constant(group, filled.inputs[0], dtype)
+            return self._index(group, a, base, shape, where)
+        scalar = a.aval.shape == () and shape != ()
+        if base in group.wholes:
+            return None
+        if base in group.parts:
+            part = self._part(group, a)
+            if part is None:
+                return None
+            if not scalar and not _same_where(part.where, where, shape):
+                return None
+            return lambda: part.node
+        if self.made[base] >= group.number:
+            return None
+        place = self.place(a)
+        if place is None:
+            return None
+        strides = [0] * len(group.domain)
+        if not scalar:
+            for s, w, n in zip(place.strides, where, shape, strict=True):
+                if w is not None and n > 1:
+                    strides[w] = s
+        over = Place(place.root, place.offset, tuple(strides))
+        varies = frozenset(i for i, s in enumerate(strides) if s)
+
+        def make() -> int:
+            key = ("load", over.root, over.offset, over.strides)
+            if key in group.memo:
+                return group.memo[key]
+            group.places.append(over)
+            return group.add(Term("load", dtype, (), len(group.places) - 1, varies), key)
+
+        return make
+
+    def _index(self, group: Group, a: Var, base: Var, shape: tuple[int, ...],
+               where: tuple[int | None, ...]) -> Callable[[], int] | None:  # fmt: skip
+        """A node for an iota or a view of one: a start and a stride in positions by axis."""
+        eqn = self.virtual[base]
+        chain: list[Eqn] = []
+        v = a
+        while v in self.view_of:
+            v, view = self.view_of[v]
+            chain.append(view)
+        dim = eqn.params["dimension"]
+        place: Place | None = Place(
+            base, 0, tuple(1 if i == dim else 0 for i in range(len(base.aval.shape)))
+        )
+        at = base.aval.shape
+        for view in reversed(chain):
+            place = _viewed(place, at, view, in_memory=False)
+            if place is None:
+                return None
+            at = view.out_binders[0].aval.shape
+        strides = [0] * len(group.domain)
+        if a.aval.shape:
+            for s, w, n in zip(place.strides, where, shape, strict=True):
+                if w is not None and n > 1:
+                    strides[w] = s
+        start, over = place.offset, tuple(strides)
+        dtype = a.aval.dtype.name
+        varies = frozenset(i for i, s in enumerate(over) if s)
+        return lambda: group.add(
+            Term("index", dtype, (), (start, over), varies), ("index", dtype, start, over)
+        )
+
+    def _join(self, group: Group, eqn: Eqn, row: Any) -> bool:
+        """Take an elementwise equation into a group if it fits."""
+        out = eqn.out_binders[0].aval
+        shape = out.shape
+        where: tuple[int | None, ...] | None = None
+        if shape == () or shape == group.domain:  # a scalar is computed beside any domain
+            where = tuple(None if n == 1 else i for i, n in enumerate(shape))
+        inside = False
+        for a in eqn.inputs:
+            if isinstance(a, Var) and self._base(a) in group.parts:
+                inside = True
+                if where is None and a.aval.shape == shape:
+                    part = self._part(group, a)
+                    if part is None:
+                        return False
+                    where = part.where
+        if where is None or (not inside and shape not in ((), group.domain)):
+            return False
+        makers = []
+        for a in eqn.inputs:
+            make = self._operand(group, a, shape, where)
+            if make is None:
+                return False
+            makers.append(make)
+        ins = tuple([make() for make in makers])
+        varies = frozenset().union(*(group.terms[i].varies for i in ins))
+        parts: list[Part | None] = []
+        for i in range(len(eqn.out_binders)):
+            params = dict(eqn.params) if len(eqn.out_binders) == 1 else {**eqn.params, "output": i}
+            own = tuple(sorted(params.items()))
+            node = group.add(
+                Term("apply", out.dtype.name, ins, (row, own), varies),
+                ("apply", row, ins, own, out.dtype),
+            )
+            parts.append(Part(node, shape, where))
+        self._own(group, eqn, *parts)
+        return True
+
+    def _own(self, group: Group, eqn: Eqn, *parts: Part | None) -> None:
+        for v, part in zip(eqn.out_binders, parts, strict=True):
+            if part is not None:
+                group.parts[v] = part
+            else:
+                group.wholes.add(v)
+            self.group_of[v] = group
+            self.made[v] = group.number
+        group.eqns.append(eqn)
+
+    def _take_reduction(self, eqn: Eqn) -> bool:
+        x = eqn.inputs[0]
+        if not isinstance(x, Var) or x.aval.size == 0:
+            return False
+        for group in self._candidates([x]):
+            if self._reduce(group, eqn):
+                return True
+        group = Group(x.aval.shape, len(self.steps), self._most())
+        if not self._reduce(group, eqn):
+            return False
+        self.steps.append(group)
+        return True
+
+    def _reduce(self, group: Group, eqn: Eqn) -> bool:
+        """Take a reduction into a group if it fits."""
+        x, axes = eqn.inputs[0], eqn.params["axes"]
+        assert isinstance(x, Var)
+        rank = len(group.domain)
+        if x.aval.shape != group.domain or not axes:
+            return False
+        kind = REDUCTIONS[eqn.primitive.name]
+        where = tuple(None if n == 1 else i for i, n in enumerate(group.domain))
+        make = self._operand(group, x, group.domain, where)
+        if make is None:
+            return False
+        # Axes of size 1 belong to either side.
+        reduced = [i for i in axes if group.domain[i] != 1]
+        kept = [i for i in range(rank) if i not in axes and group.domain[i] != 1]
+        dtype = x.aval.dtype.name
+        if not kept or max(kept) < min(reduced):
+            row = rank - min(reduced)
+            if group.lead or (group.row and group.row != row):
+                return False
+            whole = not kept and math.prod(group.domain) >= LARGE
+            if whole and dtype in HALVES:
+                return False  # the pieces' sums would be rounded
+            if whole and group.row and not group.split:
+                return False
+            group.row = row
+            node = group.add(
+                Term("reduce", dtype, (make(),), kind, frozenset(range(rank - row))),
+            )
+            if whole:
+                group.split = True
+                self._own(group, eqn, None)
+                group.parts.pop(eqn.out_binders[0], None)
+                group.sums.append(("whole", node, eqn.out_binders[0]))
+                return True
+            shape = eqn.out_binders[0].aval.shape
+            left = [i for i in range(rank) if i not in axes]
+            out_where = tuple(None if group.domain[i] == 1 else i for i in left)
+            self._own(group, eqn, Part(node, shape, out_where))
+            return True
+        if max(reduced) < max(kept):
+            # Sums over outer axes: those after the reduced ones are the row, those before lead.
+            if dtype in HALVES:
+                return False  # the sums lie in memory, where each step would be rounded
+            after = [i for i in kept if i > max(reduced)]
+            lead = [i for i in kept if i < min(reduced)]
+            if len(after) + len(lead) != len(kept):
+                return False
+            row = rank - min(after)
+            first = min(reduced)
+            if group.split or (group.row and group.row != row):
+                return False
+            if any(k != "whole" for k, _, _ in group.sums) and group.lead != (first if lead else 0):
+                return False
+            if lead and any(t.op == "reduce" for t in group.terms):
+                return False
+            group.row = row
+            group.lead = first if lead else 0
+            node = make()
+            self._own(group, eqn, None)
+            group.sums.append((kind, node, eqn.out_binders[0]))
+            return True
+        return False
+
+    # -- what comes out -------------------------------------------------------------------------
+
+    def _find_outputs(self) -> None:
+        """The variables of groups that something outside of them reads."""
+        jaxpr = self.closed.jaxpr
+        needed: dict[Var, None] = {}
+        for a in jaxpr.outs:
+            if isinstance(a, Var):
+                needed[self._base(a)] = None
+        for step in self.steps:
+            if isinstance(step, Group):
+                for p in step.places:
+                    needed[p.root] = None
+            elif isinstance(step, tuple):
+                for v in step[1].inputs:
+                    needed[v] = None
+            else:
+                for a in step.inputs:
+                    if isinstance(a, Var):
+                        needed[self._base(a)] = None
+        self.needed = needed
+
+    def outputs(self, group: Group) -> list[Var]:
+        found = [v for v in itertools.chain(group.parts, group.wholes) if v in self.needed]
+        return found
+
+
+def _kind(eqn: Eqn) -> int:
+    """Equal for equations that do the same to other values."""
+    out = eqn.out_binders[0].aval if eqn.out_binders else None
+    literals = tuple(isinstance(a, Literal) for a in eqn.inputs)
+    return hash((eqn.primitive, literals, out and out.shape, out and out.dtype))
+
+
+def _same_where(
+    a: tuple[int | None, ...], b: tuple[int | None, ...], shape: tuple[int, ...]
+) -> bool:
+    return len(a) == len(b) and all(x == y for x, y, n in zip(a, b, shape, strict=True) if n != 1)
+
+
+def _part_viewed(part: Part, eqn: Eqn, domain: tuple[int, ...]) -> Part | None:
+    """A view of a value inside of a group, or None where it does not lie along the domain."""
+    out, name = eqn.out_binders[0].aval, eqn.primitive.name
+    if name == "name":
+        return part
+    if name == "reshape":
+        matched = _matched_axes(part.shape, out.shape)
+        if matched is None:
+            return None
+        where = tuple(None if m is None else part.where[m] for m in matched)
+        return Part(part.node, out.shape, where)
+    if name != "broadcast_in_dim":
+        return None
+    new: list[int | None] = [None] * len(out.shape)
+    for i, d in enumerate(eqn.params["broadcast_dimensions"]):
+        if part.shape[i] == out.shape[d]:
+            new[d] = part.where[i]
+    grown = [
+        d
+        for d, n in enumerate(out.shape)
+        if n != 1
+        and (
+            d not in eqn.params["broadcast_dimensions"]
+            or part.shape[eqn.params["broadcast_dimensions"].index(d)] != n
+        )
+    ]
+    if grown:
+        if out.shape != domain:
+            return None
+        for d in grown:
+            new[d] = d
+    return Part(part.node, out.shape, tuple(new))

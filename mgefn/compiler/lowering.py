@@ -1,0 +1,417 @@
+"""From a fusion group to kernel calls: which loops, what width, how much a thread takes.
+
+Axes of the domain along which all accesses move evenly become one loop. What is left of the outer
+axes are the outer loops, what is left of the row the inner ones. Numbers that a new shape changes
+go into the call; the kernel keeps what decides the code.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from mgefn.compiler.codegen.values import held
+from mgefn.compiler.fusion import Fusion, Group, Term, contiguous
+from mgefn.compiler.kernel import (
+    FLAT,
+    GATHERED,
+    INDEX,
+    KEEP,
+    LOAD,
+    RAGGED,
+    ROWS,
+    STORE,
+    STRIDED,
+    UNIT,
+    ZERO,
+    Access,
+    Kernel,
+    Node,
+    bits_of_constant,
+)
+from mgefn.compiler.steps import Call, NativeStep, Scratch
+from mgefn.core.jaxpr import Var
+
+SERIAL = 30e3  # ns of work below which threads do not help
+PIECE = 15e3  # ns of work that are worth handing to a thread
+MOST_CHUNKS = 64
+MOST_PARTIALS = 16  # chunks where each has memory of its own
+KEEP_FROM = 12.0  # cost of computing a value again from which it is kept
+HEAVY = 8.0  # cost of an operation from which a vector is one register wide
+BAKED = (0, 1, -1)  # literals that are part of the code
+PIECE_ELEMENTS = 1 << 14  # least length of a piece of a divided row
+
+_ITEMSIZE = {"bool": 1}
+
+
+def itemsize(dtype: str) -> int:
+    return _itemsize(dtype)
+
+
+@functools.cache
+def _itemsize(dtype: str) -> int:
+    return 1 if dtype == "bool" else int("".join(c for c in dtype if c.isdigit())) // 8
+
+
+def collapsed(
+    sizes: Sequence[int], strides: Sequence[Sequence[int]], axes: Sequence[int]
+) -> list[tuple[int, list[int]]]:
+    """Loops (size, a stride for each access) over some axes, evenly walked ones in one."""
+    loops: list[tuple[int, list[int]]] = []
+    for axis in axes:
+        n = sizes[axis]
+        if n == 1:
+            continue
+        steps = [s[axis] for s in strides]
+        if loops:
+            before, outer = loops[-1]
+            if all(o == s * n for o, s in zip(outer, steps, strict=True)):
+                loops[-1] = (before * n, steps)
+                continue
+        loops.append((n, steps))
+    return loops
+
+
+class _Lowering:
+    def __init__(self, fusion: Fusion, group: Group, vector_bytes: int):
+        self.fusion = fusion
+        self.g = group
+        self.vector_bytes = vector_bytes
+        self.outputs = fusion.outputs(group)
+        self.scratch: list[int] = []
+
+    def step(self) -> NativeStep:
+        g = self.g
+        rank = len(g.domain)
+        live = self._live()
+        order = [i for i in range(len(g.terms)) if i in live]
+        number = {t: n for n, t in enumerate(order)}
+        # Accesses: what is read, positions, what is written, and sums over the outer axes.
+        accesses: list[
+            tuple[str, str, Any, list[int]]
+        ] = []  # kind, dtype, root and offset, strides
+        access_of_place: dict[int, int] = {}
+        data: dict[int, int] = {}
+        for t in order:
+            term = g.terms[t]
+            if term.op == "load":
+                if term.data not in access_of_place:
+                    p = g.places[term.data]
+                    access_of_place[term.data] = len(accesses)
+                    accesses.append((LOAD, term.dtype, (p.root, p.offset), list(p.strides)))
+                data[t] = access_of_place[term.data]
+            elif term.op == "index":
+                start, strides = term.data
+                data[t] = len(accesses)
+                accesses.append((INDEX, term.dtype, start, list(strides)))
+        stores: list[tuple[int, int]] = []
+        for v in self.outputs:
+            part = g.parts.get(v)
+            if part is None:
+                continue
+            strides = [0] * rank
+            own = contiguous(part.shape, itemsize(v.aval.dtype.name))
+            for s, w, n in zip(own, part.where, part.shape, strict=True):
+                if w is not None and n > 1:
+                    strides[w] = s
+            stores.append((number[part.node], len(accesses)))
+            accesses.append((STORE, v.aval.dtype.name, (v, 0), strides))
+        sums = [s for s in g.sums if s[2] in self.outputs]
+        wholes = [s for s in sums if s[0] == "whole"]
+        sums = [s for s in sums if s[0] != "whole"]
+        split = bool(wholes)
+        # Loops.
+        all_strides = [a[3] for a in accesses]
+        outer_axes = range(rank - g.row) if g.row else range(rank)
+        if g.row:
+            inner = collapsed(g.domain, all_strides, range(rank - g.row, rank))
+            lead = collapsed(g.domain, all_strides, range(g.lead))
+            outer = lead + collapsed(g.domain, all_strides, range(g.lead, rank - g.row))
+        else:
+            outer = collapsed(g.domain, all_strides, outer_axes)
+            inner = [outer.pop()] if outer else []
+        if not inner:
+            inner = [(1, [0] * len(accesses))]
+        row_size = math.prod(n for n, _ in inner)
+        rows = math.prod(n for n, _ in outer)
+        row_axes = set(range(rank - g.row, rank)) if g.row else set()
+        if not g.row:  # of a map, the axes that the last loop stands for
+            left = inner[0][0]
+            for axis in reversed(range(rank)):
+                if left == 1:
+                    break
+                row_axes.add(axis)
+                left //= g.domain[axis]
+        # Nodes with their stages.
+        nodes: list[Node] = []
+        constants: list[int] = []
+        costs: list[float] = []
+        for t in order:
+            term = g.terms[t]
+            ins = tuple(number[i] for i in term.ins)
+            stage = max([0, *(nodes[i].stage for i in ins)])
+            in_row = bool(term.varies & row_axes)
+            info: Any = data.get(t)
+            cost = 0.0
+            if term.op == "const":
+                info = self._constant(term, constants)
+                in_row = False
+            elif term.op == "apply":
+                info = term.data
+                cost = term.data[0].cost
+            elif term.op == "reduce":
+                info = term.data
+                stage += 1
+                in_row = False
+                cost = 1.0
+            else:
+                cost = 1.0
+            nodes.append(Node(term.op, term.dtype, ins, info, in_row, stage))
+            costs.append(cost)
+        keeps: list[tuple[int, int]] = []
+        layout = ROWS
+        if split and len(inner) == 1:
+            layout = RAGGED
+        elif not g.row and not outer and not sums:
+            layout = FLAT
+        if not g.lead and layout == ROWS:
+            keeps = self._keeps(nodes, costs, accesses, stores)
+        width = self._width(nodes, costs, bool(sums))
+        # How much there is to do, and who does it.
+        work = sum(c for c, n in zip(costs, nodes, strict=True) if n.in_row or n.op == "reduce")
+        work = max(work, 1.0)
+        elements = rows * row_size
+        item = max([1, *(itemsize(a[1]) for a in accesses)])
+        vectors = elements * item / self.vector_bytes
+        moved = sum(
+            math.prod(n for n, s in (*outer, *inner) if s[i]) * itemsize(a[1])
+            for i, a in enumerate(accesses)
+            if a[0] != INDEX
+        )
+        nanoseconds = max(vectors * work * 0.5, moved / 12.0) + rows * 2.0
+        calls: list[Call] = []
+        piece = 0
+        if layout == FLAT:
+            count, chunk = row_size, self._chunk(row_size, nanoseconds, MOST_CHUNKS, 512)
+        elif layout == RAGGED:
+            pieces = max(1, min(MOST_CHUNKS, row_size // PIECE_ELEMENTS))
+            piece = -(-row_size // pieces)
+            piece = -(-piece // 64) * 64
+            count = -(-row_size // piece)
+            chunk = self._chunk(count, nanoseconds, MOST_CHUNKS, 1)
+        else:
+            most = MOST_PARTIALS if sums or keeps else MOST_CHUNKS
+            unit = 1
+            if g.lead:
+                unit = math.prod(g.domain[g.lead : rank - g.row])
+            count = rows
+            chunk = self._chunk(rows, nanoseconds, most, unit)
+        chunks = -(-count // chunk) if chunk else 1
+        # Memory for a row of each chunk, or for the partial results of each.
+        for n, dtype in [(k, nodes[k].dtype) for k, _ in keeps]:
+            del n
+            accesses.append(
+                (KEEP, dtype, (self._scratch(chunks * row_size * itemsize(dtype)), 0), [0] * rank)
+            )
+        final: list[tuple[str, str, Any, Var]] = []
+        kernel_sums: list[tuple[str, int, int]] = []
+        for kind, node, v in sums:
+            dtype = v.aval.dtype.name
+            root: Any = v
+            if not g.lead and chunks > 1:
+                root = self._scratch(chunks * row_size * itemsize(dtype))
+                final.append((kind, dtype, root, v))
+            kernel_sums.append((kind, number[node], len(accesses)))
+            accesses.append((GATHERED, dtype, (root, 0), [0] * rank))
+        for _, node, v in wholes:
+            dtype = v.aval.dtype.name
+            kind = g.terms[node].data
+            root = self._scratch(count * itemsize(dtype)) if count > 1 else v
+            if count > 1:
+                final.append((kind, dtype, root, v))
+            stores.append((number[node], len(accesses)))
+            accesses.append((STORE, dtype, (root, 0), [itemsize(dtype)]))
+        described: list[Access] = []
+        numbers: list[int] = [n for n, _ in outer[1:]]
+        piece_loops = layout == RAGGED
+        if layout == RAGGED:
+            numbers += [piece, row_size]
+        elif layout != FLAT:
+            numbers += [n for n, _ in inner]
+        slots: list[tuple[Any, int]] = []
+        n_outer = 1 if piece_loops else len(outer)
+        for i, (kind, dtype, where, strides) in enumerate(accesses):
+            if kind in (KEEP, GATHERED):
+                described.append(Access(kind, dtype, UNIT, True))
+                slots.append(where)
+                continue
+            whole_store = piece_loops and i >= len(all_strides)
+            if whole_store:
+                outer_steps, inner_steps = [strides[0]], [0]
+            else:
+                outer_steps = [0] if piece_loops else [s[i] for _, s in outer]
+                inner_steps = [s[i] for _, s in inner]
+            size = 1 if kind == INDEX else itemsize(dtype)
+            last = inner_steps[-1]
+            stride = ZERO if last == 0 else UNIT if last == size else STRIDED
+            if layout != FLAT and inner[-1][0] == 1 and len(inner) == 1:
+                stride = ZERO
+            varies = any(inner_steps) and not (len(inner) == 1 and inner[0][0] == 1)
+            described.append(
+                Access(kind, dtype, stride, varies or (kind != STORE and any(inner_steps)))
+            )
+            numbers += outer_steps
+            numbers += inner_steps if stride == STRIDED else inner_steps[:-1]
+            if kind == INDEX:
+                numbers.append(where)
+            else:
+                slots.append(where)
+        unit_rows = (
+            math.prod(g.domain[g.lead : rank - g.row]) if g.lead else (chunk or max(count, 1))
+        )
+        numbers.append(max(unit_rows, 1))
+        numbers += constants
+        kernel = Kernel(
+            layout, n_outer, len(inner), width, tuple(described), tuple(nodes), tuple(stores),
+            tuple(keeps), tuple(kernel_sums), bool(g.lead), len(constants),
+        )  # fmt: skip
+        calls.append(Call(kernel, tuple(slots), tuple(numbers), count, chunk))
+        for kind, dtype, root, v in final:
+            if split:
+                calls.append(self._fold(kind, dtype, root, v, count))
+            else:
+                calls.append(self._fold_rows(kind, dtype, root, v, chunks, row_size))
+        inputs = list(dict.fromkeys(p.root for i, p in enumerate(g.places) if i in access_of_place))
+        return NativeStep(
+            calls, inputs, self.outputs, self._label(), scratch=self.scratch,
+            in_place=self._in_place(layout, nodes, accesses, stores, sums, inputs),
+            flops=float(elements * work), moved=moved, sources=[e.source for e in self.g.eqns],
+        )  # fmt: skip
+
+    # -- pieces ---------------------------------------------------------------------------------
+
+    def _live(self) -> set[int]:
+        g = self.g
+        pending = [g.parts[v].node for v in self.outputs if v in g.parts]
+        pending += [n for _, n, v in g.sums if v in self.outputs]
+        live: set[int] = set()
+        while pending:
+            i = pending.pop()
+            if i not in live:
+                live.add(i)
+                pending += g.terms[i].ins
+        return live
+
+    def _constant(self, term: Term, constants: list[int]) -> tuple[str, Any]:
+        value = term.data._data.item()
+        if (
+            isinstance(value, bool)
+            or value in BAKED
+            or value != value
+            or value
+            in (
+                float("inf"),
+                float("-inf"),
+            )
+        ):
+            # Not -0.0, which equals 0.
+            if not (value == 0 and str(value).startswith("-")):
+                return "literal", value
+        bits = bits_of_constant(value, term.dtype)
+        constants.append(bits)
+        return "number", len(constants) - 1
+
+    def _width(self, nodes: list[Node], costs: list[float], sums: bool) -> int:
+        moving = [n for n in nodes if n.in_row]
+        item = max([itemsize(held(n.dtype)) for n in moving] or [8])
+        item = max(item, 2)
+        registers = 2
+        if any(c >= HEAVY for c in costs):
+            registers = 1
+        elif any(n.op == "reduce" for n in nodes) and len(moving) <= 6:
+            registers = 4
+        return max(self.vector_bytes * registers // item, 4)
+
+    def _chunk(self, count: int, nanoseconds: float, most: int, unit: int) -> int:
+        """Units of a chunk, a multiple of `unit`; 0 where threads do not pay."""
+        if nanoseconds < SERIAL or count <= unit:
+            return 0
+        chunks = max(2, min(most, int(nanoseconds / PIECE)))
+        chunk = -(-count // chunks)
+        chunk = -(-chunk // unit) * unit
+        return 0 if chunk >= count else chunk
+
+    def _scratch(self, nbytes: int) -> Scratch:
+        self.scratch.append(max(nbytes, 1))
+        return Scratch(len(self.scratch) - 1)
+
+    def _keeps(self, nodes: list[Node], costs: list[float], accesses: list,
+               stores: list[tuple[int, int]]) -> list[tuple[int, int]]:  # fmt: skip
+        """Values of an early stage that a later one needs and that are dear to compute again."""
+        cone: dict[int, float] = {}
+        for i, n in enumerate(nodes):  # an upper bound: shared operands count twice
+            cone[i] = min(costs[i] + sum(cone[j] for j in n.ins if nodes[j].in_row), 1e6)
+        later: dict[int, None] = {}
+        for n in nodes:
+            if not n.in_row or n.op != "apply":
+                continue
+            for j in n.ins:
+                if nodes[j].in_row and nodes[j].stage < n.stage and nodes[j].op == "apply":
+                    if cone[j] >= KEEP_FROM:
+                        later[j] = None
+        first = len(accesses)
+        return [(j, first + k) for k, j in enumerate(later)]
+
+    def _fold(self, kind: str, dtype: str, root: Scratch, v: Var, count: int) -> Call:
+        """Partial results of pieces into one."""
+        kernel = Kernel(
+            ROWS, 0, 1, self.vector_bytes * 2 // itemsize(dtype),
+            (Access(LOAD, dtype, UNIT, True), Access(STORE, dtype, ZERO, False)),
+            (Node("load", dtype, (), 0, True, 0), Node("reduce", dtype, (0,), kind, False, 1)),
+            ((1, 1),), (), (), False, 0,
+        )  # fmt: skip
+        return Call(kernel, ((root, 0), (v, 0)), (count, 1), 1, 0)
+
+    def _fold_rows(
+        self, kind: str, dtype: str, root: Scratch, v: Var, chunks: int, row: int
+    ) -> Call:
+        """Partial sums of chunks, a row each, into one row."""
+        kernel = Kernel(
+            ROWS, 1, 1, self.vector_bytes * 2 // itemsize(dtype),
+            (Access(LOAD, dtype, UNIT, True), Access(GATHERED, dtype, UNIT, True)),
+            (Node("load", dtype, (), 0, True, 0),),
+            (), (), ((kind, 0, 1),), False, 0,
+        )  # fmt: skip
+        numbers = (row, row * itemsize(dtype), chunks)
+        return Call(kernel, ((root, 0), (v, 0)), numbers, chunks, 0)
+
+    def _in_place(self, layout: str, nodes: list[Node], accesses: list, stores: list,
+                  sums: list, inputs: list[Var]) -> dict[int, tuple[int, ...]]:  # fmt: skip
+        """Outputs that may be written over an input: an element is read before, and only there."""
+        if sums or any(n.stage for n in nodes) or self.g.split:
+            return {}
+        found: dict[int, tuple[int, ...]] = {}
+        for _, a in stores:
+            kind, dtype, (v, _), strides = accesses[a]
+            if kind != STORE or isinstance(v, Scratch):
+                continue
+            allowed = []
+            for n, root in enumerate(inputs):
+                reads = [x for x in accesses if x[0] == LOAD and x[2][0] is root]
+                if len(reads) == 1 and reads[0][2][1] == 0 and reads[0][3] == strides:
+                    if root.aval.shape == v.aval.shape and reads[0][1] == dtype:
+                        allowed.append(n)
+            if allowed:
+                found[self.outputs.index(v)] = tuple(allowed)
+        return found
+
+    def _label(self) -> str:
+        names = [e.primitive.name for e in self.g.eqns]
+        return "+".join(names[:6]) + (f"+{len(names) - 6} more" if len(names) > 6 else "")
+
+
+def lower(fusion: Fusion, group: Group, vector_bytes: int) -> NativeStep:
+    """The kernel calls of a group."""
+    return _Lowering(fusion, group, vector_bytes).step()

@@ -1,0 +1,562 @@
+"""Native steps of a program: which equations become kernels, and what their calls need.
+
+`with_native_steps` puts one equation of `native_p` in the place of each fusion group; its parameter
+`step` holds the kernel calls. The plan of a program treats it as any other equation. Kernels are
+compiled once in a process, whatever program asks for them; those of one program are compiled
+side by side.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mgefn.compiler import arena, runtime
+from mgefn.compiler.codegen import engine, loops
+from mgefn.compiler.codegen.movement import Move
+from mgefn.compiler.codegen.values import HALVES, LLVM_TYPES, held
+from mgefn.compiler.fusion import Fusion, Group, copy_p, rewritten
+from mgefn.compiler.kernel import Kernel
+from mgefn.compiler.lowering import lower
+from mgefn.compiler.passes import optimized
+from mgefn.compiler.runtime import Assembler, Frame
+from mgefn.compiler.steps import (
+    Call,
+    Copy,
+    Fixed,
+    Inside,
+    Lowered,
+    Moving,
+    NativeStep,
+    Repeat,
+    Scratch,
+    Spot,
+    Switch,
+    While,
+    remapped,
+)
+from mgefn.config import config
+from mgefn.core.avals import ShapedArray
+from mgefn.core.backends import load_table
+from mgefn.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Var
+from mgefn.core.primitive import Primitive
+
+# What a fusion group is in a program: params: step, a NativeStep.
+native_p = Primitive("native", weak_result=False)
+
+GIL_BYTES = 1 << 18  # of memory moved, from which a segment runs without the GIL
+
+# Addresses by class and kernel, as tuples of different classes may be equal. They stay good for the
+# life of the process.
+_functions: dict[tuple[type, Any], int] = {}
+_lock = threading.Lock()
+
+
+def enabled() -> bool:
+    """Are programs to be native, and can they be?"""
+    if config.jit_backend != "llvm" or not runtime.available():
+        return False
+    load_table("llvm")
+    return True
+
+
+@functools.cache
+def vector_bytes() -> int:
+    """Bytes of a vector register of this machine."""
+    features = engine.cpu_features()
+    if "+avx512f" in features:
+        return 64
+    return 32 if "+avx" in features else 16
+
+
+def row_of(eqn: Eqn) -> Any:
+    """The native row of an equation, or None where this equation can't use it."""
+    row = eqn.primitive.kernels.get("llvm")
+    if row is None or row.__class__ is Lowered:
+        return row
+    names = [dtype_name(a.aval) for a in eqn.inputs]
+    if isinstance(row, frozenset):  # a reduction
+        return row if held(names[0]) in row else None
+    return row if _joins(eqn, row, names) else row.otherwise
+
+
+def _joins(eqn: Eqn, row: Any, names: list[str]) -> bool:
+    """Can an elementwise equation be part of a loop nest?"""
+    out = eqn.out_binders[0].aval
+    if len(eqn.out_binders) != row.outputs or dtype_name(out) not in LLVM_TYPES:
+        return False
+    if any(a.aval.shape not in ((), out.shape) for a in eqn.inputs):
+        return False
+    if not row.accepts([held(n) for n in names]):
+        return False
+    if any(n in HALVES for n in (*names, dtype_name(out))):
+        return _rounds_once(eqn.primitive.name, names[0], out)
+    if eqn.primitive.name == "bitcast_convert_type":
+        return eqn.inputs[0].aval.dtype.itemsize == out.dtype.itemsize
+    return True
+
+
+def _rounds_once(name: str, source: str, out: ShapedArray) -> bool:
+    """Is an operation in float32, then rounded to 16 bits, that in 16 bits?"""
+    if name in ("bitcast_convert_type", "nextafter"):
+        return False
+    if name == "convert_element_type" and dtype_name(out) in HALVES:
+        return source in ("float32", "bool", "int8", "uint8", "int16", "uint16", *HALVES)
+    return True
+
+
+def why_not(eqn: Eqn) -> str:
+    """Why an equation is no native step, in words."""
+    if not runtime.available():
+        return runtime.why_unavailable() or "LLVM is not available"
+    if any(a.aval.size == 0 for a in (*eqn.inputs, *eqn.out_binders)):
+        return "it has no elements"
+    if eqn.primitive.kernels.get("llvm") is None:
+        return f"{eqn.primitive.name} has no native code"
+    return f"{eqn.primitive.name} has none for {', '.join(str(a.aval) for a in eqn.inputs)}"
+
+
+def dtype_name(aval: ShapedArray) -> str:
+    """The dtype's name, empty for what is not a dtype of NumPy's kind."""
+    return aval.dtype.name if isinstance(aval.dtype, np.dtype) else ""
+
+
+def with_native_steps(closed: ClosedJaxpr) -> ClosedJaxpr:
+    """The program with its fusion groups as single equations."""
+    fusion = Fusion(closed, row_of)
+    if all(isinstance(s, Eqn) for s in fusion.steps):
+        return closed
+    jaxpr = closed.jaxpr
+    eqns: list[Eqn] = []
+    placed: set[Var] = set()
+
+    def place(v: Any) -> None:
+        """The equations of views and filled arrays that a step reads from memory."""
+        chain: list[Eqn] = []
+        while isinstance(v, Var) and v not in placed:
+            if v in fusion.view_of:
+                placed.add(v)
+                v, eqn = fusion.view_of[v]
+                chain.append(eqn)
+            elif v in fusion.virtual:
+                placed.add(v)
+                chain.append(fusion.virtual[v])
+                break
+            else:
+                break
+        eqns.extend(reversed(chain))
+
+    for step in fusion.steps:
+        if isinstance(step, Eqn):
+            for a in step.inputs:
+                place(a)
+            eqns.append(step)
+            continue
+        source, native = as_native(fusion, step)
+        if native.outputs:
+            for v in native.inputs:
+                place(v)
+            eqns.append(
+                Eqn(native_p, list(native.inputs), {"step": native}, list(native.outputs), source)
+            )
+    for a in jaxpr.outs:
+        place(a)
+    return ClosedJaxpr(
+        Jaxpr(jaxpr.in_binders, eqns, jaxpr.outs, jaxpr.const_binders, jaxpr.name), closed.consts
+    )
+
+
+def as_native(fusion: Fusion, step: Any) -> tuple[Any, NativeStep]:
+    """The source line and the native step of a group, or of an equation that has one."""
+    if isinstance(step, Group):
+        return step.eqns[0].source, lower(fusion, step, vector_bytes())
+    eqn, native = step
+    return eqn.source, native
+
+
+# -- inner programs -------------------------------------------------------------------------------
+
+
+class Inner:
+    """A program that runs inside of another one's native step: the body of a loop, a branch.
+
+    Attributes:
+        code: instructions, whose roots are the program's inputs and outputs, fixed arrays, and
+            places in its slab.
+        slab: size of that in bytes.
+        ins, outs: variables; the outputs are all different and none is an input.
+        over: number of an output -> that of the input whose memory it may be: nothing reads the
+            input once the output's memory is written to.
+    """
+
+    def __init__(self, ins: list[Var], outs: list[Var], code: list[Any], slab: int,
+                 flops: float, moved: int, over: dict[int, int]):  # fmt: skip
+        self.ins = ins
+        self.outs = outs
+        self.code = code
+        self.slab = slab
+        self.flops = flops
+        self.moved = moved
+        self.over = over
+
+    def at(self, ins: Sequence[Spot], outs: Sequence[Spot], slab: Spot) -> list[Any]:
+        """The instructions for inputs, outputs and a slab that lie at these spots."""
+        spots: dict[Any, Spot] = dict(zip(self.ins, ins, strict=True))
+        spots.update(zip(self.outs, outs, strict=True))
+
+        def spot(s: Spot) -> Spot:
+            root, offset = s
+            if root.__class__ is Inside:
+                return slab[0], slab[1] + root.offset + offset
+            found = spots.get(root)
+            return s if found is None else (found[0], found[1] + offset)
+
+        moved: dict[Any, Any] = {}
+        code = [remapped(i, spot, moved) for i in self.code]
+        return [i for i in code if not (i.__class__ is Call and is_needless(i))]
+
+
+def is_needless(call: Call) -> bool:
+    """Does a call keep in a place what is there?"""
+    kernel = call.kernel
+    return kernel.__class__ is Move and kernel.op == "keep" and call.slots[0] == call.slots[1]
+
+
+def inner_program(closed: ClosedJaxpr) -> Inner | None:
+    """The native form of a program, or None where some of it has none."""
+    return closed.derive("native inner", lambda: _inner_program(closed))
+
+
+def _inner_program(closed: ClosedJaxpr) -> Inner | None:
+    plain = optimized(closed)
+    jaxpr = plain.jaxpr
+    eqns, outs = rewritten(jaxpr.eqns), []
+    made = {
+        v
+        for e in eqns
+        if not e.primitive.view and e.primitive.name != "iota"
+        for v in e.out_binders
+    }
+    for a in jaxpr.outs:
+        if not isinstance(a, Var) or a not in made or a.aval.size == 0:
+            v = Var(a.aval)
+            eqns.append(Eqn(copy_p, [a], {}, [v]))
+            a = v
+        made.discard(a)  # another output of the same value gets a copy
+        outs.append(a)
+    jaxpr = Jaxpr(jaxpr.in_binders, eqns, outs, jaxpr.const_binders, jaxpr.name)
+    fusion = Fusion(ClosedJaxpr(jaxpr, plain.consts), row_of)
+    steps: list[NativeStep] = []
+    for step in fusion.steps:
+        if isinstance(step, Eqn):
+            return None
+        steps.append(as_native(fusion, step)[1])
+    leaving = set(outs)
+    first: dict[Var, int] = {}
+    last: dict[Var, int] = {}
+    for t, step in enumerate(steps):
+        for v in step.outputs:
+            first[v] = last[v] = t
+        for v in step.inputs:
+            last[v] = t
+    # What is written over: an output -> the operand of its step that dies there.
+    over: dict[Var, Var] = {}
+    free = {*first, *jaxpr.in_binders} - leaving
+    for t, step in enumerate(steps):
+        for n, v in enumerate(step.outputs):
+            for a in (step.inputs[i] for i in step.in_place.get(n, ())):
+                if a in free and last[a] == t and a.aval.same_type(v.aval):
+                    over[v] = a
+                    free.discard(a)
+                    break
+    # The values that one block holds one after the other, by the last of them.
+    chains = {v: [v] for v in first if v not in over.values()}
+    inputs = {v: i for i, v in enumerate(jaxpr.in_binders)}
+    written: dict[int, int] = {}
+    for v, chain in chains.items():
+        while chain[-1] in over and over[chain[-1]] not in inputs:
+            chain.append(over[chain[-1]])
+        if v in leaving and chain[-1] in over:
+            written[outs.index(v)] = inputs[over[chain[-1]]]
+    held = [v for v in chains if v not in leaving]
+    lifetimes = [arena.Lifetime(first[chains[v][-1]], last[v], v.aval.nbytes) for v in held]
+    for t, step in enumerate(steps):
+        lifetimes += [arena.Lifetime(t, t, n) for n in step.scratch]
+    blocks, slab = arena.plan(lifetimes)
+    at: dict[Any, Any] = {v: Inside(b.offset) for v, b in zip(held, blocks, strict=False)}
+    for v, chain in chains.items():
+        at.update(dict.fromkeys(chain, at.get(v, v)))
+    rest = iter(blocks[len(held) :])
+    consts = {v: Fixed(c._data) for v, c in zip(jaxpr.const_binders, plain.consts, strict=True)}
+    code: list[Any] = []
+    for step in steps:
+        own = [Inside(next(rest).offset) for _ in step.scratch]
+
+        def spot(s: Spot, own: list[Inside] = own) -> Spot:
+            root, offset = s
+            if root.__class__ is Scratch:
+                return own[root.number], offset
+            return at.get(root) or consts.get(root) or root, offset
+
+        moved: dict[Any, Any] = {}
+        code += [remapped(i, spot, moved) for i in step.code]
+    return Inner(
+        list(jaxpr.in_binders), outs, code, slab,
+        sum(s.flops for s in steps), sum(s.moved for s in steps), written,
+    )  # fmt: skip
+
+
+# -- kernels --------------------------------------------------------------------------------------
+
+
+def text_of(kernel: Any) -> str:
+    """The LLVM text of a kernel, whose function is named "kernel"."""
+    return loops.text(kernel, "kernel") if isinstance(kernel, Kernel) else kernel.text("kernel")
+
+
+def calls_in(code: Sequence[Any]) -> list[Call]:
+    """All calls of some instructions, in the order of their text."""
+    found: list[Call] = []
+    pending = list(reversed(code))
+    while pending:
+        i = pending.pop()
+        if i.__class__ is Call:
+            found.append(i)
+        elif i.__class__ is Repeat:
+            pending += [*reversed(i.second), *reversed(i.first)]
+        elif i.__class__ is While:
+            pending += [
+                *reversed(i.after_first), *reversed(i.second), *reversed(i.first),
+                *reversed(i.before),
+            ]  # fmt: skip
+        elif i.__class__ is Switch:
+            for b in reversed(i.branches):
+                pending += list(reversed(b))
+    return found
+
+
+def compile_kernels(calls: Sequence[Call]) -> None:
+    """Make the functions of these calls' kernels known."""
+    missing = [k for k in dict.fromkeys(named(c.kernel) for c in calls) if k not in _functions]
+    if not missing:
+        return
+    with _lock:
+        missing = [k for k in missing if k not in _functions]
+        # A kernel that calls functions from outside has their addresses in `symbols`.
+        alone = [k for k in missing if not hasattr(k[1], "symbols")]
+        texts = [(text_of(k), ["kernel"]) for _, k in alone]
+        for name, found in zip(alone, engine.compile_modules(texts), strict=True):
+            _functions[name] = found["kernel"]
+        for name in missing:
+            if name not in _functions:
+                extra = name[1].symbols
+                found = engine.compile_module(text_of(name[1]), ["kernel"], extra=extra)
+                _functions[name] = found["kernel"]
+
+
+def named(kernel: Any) -> tuple[type, Any]:
+    """What a kernel is known by."""
+    return kernel.__class__, kernel
+
+
+def function_of(kernel: Any) -> int:
+    """The address of a compiled kernel."""
+    return _functions[named(kernel)]
+
+
+def compilations() -> int:
+    """How many kernels this process has compiled or loaded from the disk's cache."""
+    return len(_functions)
+
+
+class Segment:
+    """Native steps in a row: one call from Python.
+
+    Attributes:
+        slots: for each word of the table of pointers the memory's root, an offset in bytes, and
+            the number of the step, by which its scratch memory is found.
+        code: for the machine of runtime.py.
+        heavy: is there so much work that other Python threads should run meanwhile?
+        arguments: names of the arrays that a call takes; program.py sets these three.
+        fixups: (argument, slot, offset) of pointers that each call brings.
+        static: (slot, name of an array that is bound with the slab, offset); without a name the
+            offset is one in the slab.
+    """
+
+    def __init__(self, steps: Sequence[tuple[int, NativeStep]]):
+        """steps: each with its number."""
+        calls = [c for _, s in steps for c in calls_in(s.code)]
+        compile_kernels(calls)
+        self.slots: list[tuple[Any, int, int]] = []
+        writer = _Writer(self.slots)
+        for t, s in steps:
+            writer.step = t
+            writer.write(s.code)
+        self.code = writer.assembler.finish()
+        self.heavy = sum(s.moved for _, s in steps) > GIL_BYTES or any(c.chunk for c in calls)
+        self.arguments: list[str] = []
+        self.fixups: list[tuple[int, int, int]] = []
+        self.static: list[tuple[int, str | None, int]] = []
+
+    def bound(self, values: dict[str, Any], slab: np.ndarray | None) -> Any:
+        """The call from Python, for one slab: it takes the arrays named in `arguments`."""
+        pointers = np.zeros(len(self.slots), np.int64)
+        start = 0 if slab is None else slab.ctypes.data
+        keep = []
+        for slot, (root, offset, _) in enumerate(self.slots):
+            if root.__class__ is Fixed:
+                pointers[slot] = root.array.ctypes.data + offset
+                keep.append(root)
+        for slot, name, offset in self.static:
+            if name is None:
+                pointers[slot] = start + offset
+            else:
+                if not values[name].flags.c_contiguous:  # a constant
+                    values[name] = np.array(values[name], order="C")
+                keep.append(values[name])
+                pointers[slot] = values[name].ctypes.data + offset
+        return Frame(
+            self.code, pointers, self.fixups, len(self.arguments),
+            release_gil=self.heavy, keep=keep,
+        ).call  # fmt: skip
+
+
+class _Turn:
+    """The instructions of one turn of a loop: which slots move when it is done."""
+
+    def __init__(self, loop: Repeat, number: int):
+        self.moving = set(loop.moving)
+        self.number = number
+        self.slots: list[tuple[int, Moving, int]] = []
+
+
+class _Writer:
+    """Writes instructions as code of the machine; each memory access has a slot of its own."""
+
+    def __init__(self, slots: list[tuple[Any, int, int]]):
+        self.slots = slots
+        self.assembler = Assembler()
+        self.step = 0
+        self.turns: list[_Turn] = []
+        self.first_slot: dict[int, int] = {}  # of each instruction, by its identity
+
+    def slot(self, spot: Spot) -> int:
+        """A new slot for a spot."""
+        root, offset = spot
+        n = len(self.slots)
+        if root.__class__ is Moving:
+            self.slots.append((None, 0, self.step))
+            for turn in reversed(self.turns):
+                if root in turn.moving:
+                    turn.slots.append((n, root, offset))
+                    return n
+            raise AssertionError("a moving pointer is used in its loop only")
+        self.slots.append((root, offset, self.step))
+        return n
+
+    def write(self, code: Sequence[Any]) -> None:
+        self._reserve(code)
+        self._emit(code)
+
+    def _reserve(self, code: Sequence[Any]) -> None:
+        """Slots for instructions, and for those of loops in them."""
+        for i in code:
+            n = len(self.slots)
+            if i.__class__ is Call:
+                for s in i.slots:
+                    self.slot(s)
+            elif i.__class__ is Copy:
+                self.slot(i.target)
+                self.slot(i.source)
+            elif i.__class__ is Switch:
+                self.slot(i.index)
+                for b in i.branches:
+                    self._reserve(b)
+            elif i.__class__ is While:
+                self.slot(i.test)
+                for part in (i.before, i.first, i.second, i.after_first):
+                    self._reserve(part)
+            else:
+                n = self._reserve_loop(i)
+            self.first_slot[id(i)] = n
+
+    def _reserve_loop(self, loop: Repeat) -> int:
+        turns = [_Turn(loop, 0), _Turn(loop, 1)]
+        for turn, code in zip(turns, (loop.first, loop.second), strict=True):
+            self.turns.append(turn)
+            self._reserve(code)
+            self.turns.pop()
+        # Where the moving pointers start: the counter's slot is followed by one for each.
+        n = len(self.slots)
+        self.slots.append((None, 0, self.step))
+        for turn in turns:
+            for _, moving, _ in turn.slots:
+                self.slot(moving.start)
+        self.turn_of = getattr(self, "turn_of", {})
+        self.turn_of[id(loop)] = turns
+        return n
+
+    def _emit(self, code: Sequence[Any]) -> None:
+        a = self.assembler
+        for i in code:
+            n = self.first_slot[id(i)]
+            if i.__class__ is Call:
+                a.call(
+                    function_of(i.kernel), n, a.numbers(i.numbers), i.count, i.chunk, len(i.slots)
+                )
+            elif i.__class__ is Copy:
+                a.copy(n, n + 1, i.nbytes)
+            elif i.__class__ is Switch:
+                self._emit_switch(i, n)
+            elif i.__class__ is While:
+                self._emit_while(i, n)
+            else:
+                self._emit_loop(i, n)
+
+    def _emit_switch(self, i: Switch, n: int) -> None:
+        a = self.assembler
+        labels, end = [a.label() for _ in i.branches], a.label()
+        a.switch(n, labels)
+        for label, branch in zip(labels, i.branches, strict=True):
+            a.place(label)
+            self._emit(branch)
+            a.jump(end)
+        a.place(end)
+
+    def _emit_while(self, i: While, test: int) -> None:
+        a = self.assembler
+        early, end = a.label(), a.label()
+        self._emit(i.before)
+        a.jump_unless(test, end)
+        again = a.here()
+        self._emit(i.first)
+        a.jump_unless(test, early)
+        self._emit(i.second)
+        a.jump_unless(test, end)
+        a.jump(again)
+        a.place(early)
+        self._emit(i.after_first)
+        a.place(end)
+
+    def _emit_loop(self, i: Repeat, counter: int) -> None:
+        a = self.assembler
+        turns = self.turn_of[id(i)]
+        start = counter + 1
+        for turn in turns:
+            for slot, moving, offset in turn.slots:
+                a.set_ptr(slot, start, offset + turn.number * moving.stride)
+                start += 1
+        if i.count > 1:
+            a.set_int(counter, i.count // 2)
+            again = a.here()
+            for turn, code in zip(turns, (i.first, i.second), strict=True):
+                self._emit(code)
+                if turn.slots:
+                    a.advance([(slot, 2 * moving.stride) for slot, moving, _ in turn.slots])
+            a.loop(counter, again)
+        if i.count % 2:
+            self._emit(i.first)

@@ -1,0 +1,339 @@
+"""Programs as native code: what fuses, what it gives, and that no chance is in it."""
+
+from __future__ import annotations
+
+import concurrent.futures
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mgefn
+import mgefn.numpy as mnp
+from mgefn import lax, nn
+from mgefn.compiler import native, runtime
+from mgefn.config import config
+
+pytestmark = pytest.mark.skipif(
+    not runtime.available(), reason=f"no native code here: {runtime.why_unavailable()}"
+)
+
+RNG = np.random.default_rng(0)
+
+
+def drawn(*shape: int, dtype: str = "float32") -> Any:
+    return mnp.asarray(RNG.normal(size=shape), dtype=dtype)
+
+
+def layer_norm(x: Any, g: Any, b: Any) -> Any:
+    m, v = x.mean(-1, keepdims=True), x.var(-1, keepdims=True)
+    return (x - m) / mnp.sqrt(v + 1e-5) * g + b
+
+
+def report(fun: Callable[..., Any], *args: Any) -> Any:
+    return mgefn.jit(fun).lower(*args).compile().report()
+
+
+def same(fun: Callable[..., Any], *args: Any, tolerance: float = 2e-5) -> None:
+    """Native and by NumPy, twice each."""
+    natively, by_numpy = mgefn.jit(fun, backend="llvm"), mgefn.jit(fun, backend="numpy")
+    for _ in range(2):
+        pairs = zip(
+            mgefn.tree.leaves(natively(*args)), mgefn.tree.leaves(by_numpy(*args)), strict=True
+        )
+        for got, want in pairs:
+            assert got.shape == want.shape and got.dtype == want.dtype
+            got, want = np.asarray(got, "float64"), np.asarray(want, "float64")
+            size = max(1.0, np.abs(want[np.isfinite(want)]).max(initial=0.0))
+            np.testing.assert_allclose(got, want, rtol=0, atol=tolerance * size)
+
+
+# -- one kernel where one is enough --------------------------------------------------------------
+
+
+ONE_KERNEL = {
+    "chain": (lambda x: mnp.tanh(x * 2 + 1) * x, (drawn(40, 70),)),
+    "softmax": (nn.softmax, (drawn(9, 70),)),
+    "logsumexp": (lambda x: nn.logsumexp(x, axis=1), (drawn(9, 70),)),
+    "layer norm": (layer_norm, (drawn(9, 70), drawn(70), drawn(70))),
+    "gradients of layer norm": (
+        mgefn.grad(lambda x, g, b: (layer_norm(x, g, b) ** 2).sum(), (0, 1, 2)),
+        (drawn(9, 70), drawn(70), drawn(70)),
+    ),
+    "differences": (lambda x: x[1:] - x[:-1], (drawn(71),)),
+    "transpose and add": (lambda x: x.T + 1, (drawn(30, 50),)),
+    "positions": (lambda x: x * mnp.arange(70.0) + mnp.arange(9.0)[:, None], (drawn(9, 70),)),
+    "column sums": (lambda x: (x * x).sum(0), (drawn(9, 70),)),
+    "sums in the middle": (lambda x: (x + 1).sum(1), (drawn(4, 9, 70),)),
+    "mean of all": (lambda x: (x * 2).mean(), (drawn(9, 70),)),
+}
+
+
+@pytest.mark.parametrize("name", ONE_KERNEL)
+def test_is_one_kernel(name: str) -> None:
+    fun, args = ONE_KERNEL[name]
+    same(fun, *args, tolerance=1e-4)
+    (step,) = [s for s in report(fun, *args).steps if s.kind != "view"]
+    assert (step.kind, step.kernels) == ("native", 1), step
+
+
+def test_the_report_says_what_is_not_native_and_why() -> None:
+    found = report(lambda x: mnp.fft.fft(mnp.sin(x)).real * 2, drawn(32))
+    kinds = [(s.kind, s.operations) for s in found.steps if s.kind != "view"]
+    assert kinds[0] == ("native", "sin") or "sin" in kinds[0][1]
+    missing = next(s for s in found.steps if "fft" in s.operations)
+    assert missing.kind == "numpy" and "fft has no" in missing.reason
+    assert "steps are native" in str(found) and "because fft has no native code" in str(found)
+    by_numpy = mgefn.jit(mnp.sin, backend="numpy").lower(drawn(3)).compile().report()
+    assert by_numpy.native_calls == 0 and by_numpy.steps[0].reason == "the backend is numpy"
+
+
+def test_kernels_can_be_read() -> None:
+    compiled = mgefn.jit(lambda x: mnp.exp(x) + 1).lower(drawn(5)).compile()
+    assert "define" in compiled.as_text("llvm") and "kernel:" in compiled.as_text("asm")
+    with pytest.raises(mgefn.errors.ArgumentError, match="dialect must be"):
+        compiled.as_text("ptx")
+
+
+# -- sizes are not part of the code --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["softmax", "layer norm", "differences", "column sums"])
+def test_new_sizes_need_no_new_code(name: str) -> None:
+    fun, args = ONE_KERNEL[name]
+    before = None
+    for n in (5, 17, 64, 100, 333):
+        f = mgefn.jit(fun)
+        f(*(mnp.asarray(np.resize(np.asarray(a), (*a.shape[:-1], n))) for a in args))
+        before = native.compilations() if before is None else before
+        assert native.compilations() == before
+
+
+def test_literals_are_not_part_of_the_code() -> None:
+    x = drawn(100)
+    mgefn.jit(lambda v: v * 0.37 + 2.5)(x)
+    before = native.compilations()
+    np.testing.assert_allclose(
+        mgefn.jit(lambda v: v * 0.91 + 7.25)(x), np.asarray(x) * 0.91 + 7.25, rtol=1e-6
+    )
+    assert native.compilations() == before
+
+
+def test_unrolled_loops_share_their_kernels() -> None:
+    def unrolled(x: Any, n: int) -> Any:
+        for _ in range(n):
+            x = mnp.tanh(mnp.sin(x) * 1.1 + x)
+        return x.sum()
+
+    counts = []
+    for n in (150, 300):
+        before = native.compilations()
+        fun = mgefn.value_and_grad(lambda x, n=n: unrolled(x, n))
+        same(fun, drawn(8, dtype="float64"), tolerance=1e-9)
+        counts.append(native.compilations() - before)
+    assert sum(counts) <= 12, counts
+
+
+# -- the same bits --------------------------------------------------------------------------------
+
+
+BIG = drawn(700, 1300)
+DETERMINED = {
+    "sum": (lambda x: x.sum(), (BIG,)),
+    "flat sum": (lambda x: (x * 1.5).sum(), (BIG.reshape(-1),)),
+    "column sums": (lambda x: (x * 2).sum(0), (BIG,)),
+    "softmax": (nn.softmax, (BIG,)),
+    "norm gradients": (
+        mgefn.grad(lambda x, g, b: (layer_norm(x, g, b) ** 2).sum(), (0, 1, 2)),
+        (BIG, BIG[0], BIG[1]),
+    ),
+    "product": (lambda x: x @ x.T, (BIG,)),
+    "gradient of a product": (mgefn.grad(lambda x: mnp.tanh(x @ x.T).sum()), (BIG,)),
+}
+
+
+@pytest.mark.parametrize("name", DETERMINED)
+def test_bits_do_not_depend_on_the_number_of_threads(name: str) -> None:
+    fun, args = DETERMINED[name]
+    f = mgefn.jit(fun)
+    results = []
+    for threads in (1, 2, 3, 2):
+        with config.override(num_threads=threads):
+            results.append([np.asarray(y) for y in mgefn.tree.leaves(f(*args))])
+    for other in results[1:]:
+        for a, b in zip(results[0], other, strict=True):
+            np.testing.assert_array_equal(a, b)
+    same(fun, *args, tolerance=2e-3)
+
+
+def test_many_python_threads_call_one_program() -> None:
+    f = mgefn.jit(lambda x, k: nn.softmax(mnp.tanh(x @ x.T) * k).sum(0))
+    want = [np.asarray(f(BIG, float(k))) for k in range(4)]
+
+    def call(i: int) -> bool:
+        return np.array_equal(np.asarray(f(BIG, float(i % 4))), want[i % 4])
+
+    with concurrent.futures.ThreadPoolExecutor(6) as executor:
+        assert all(executor.map(call, range(48)))
+
+
+# -- memory ---------------------------------------------------------------------------------------
+
+
+def test_operands_in_any_order_of_memory() -> None:
+    base = np.asarray(RNG.normal(size=(12, 10)), "float32")
+    for x in (base.T, base[::2], base[:, ::-1], np.asfortranarray(base), base[3:4, 2:3]):
+        f = mgefn.jit(lambda v: (mnp.tanh(v) * 2).sum(-1), backend="llvm")
+        want = (np.tanh(x) * 2).sum(-1)
+        np.testing.assert_allclose(f(x), want, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(f(mnp.asarray(x)), want, rtol=1e-5, atol=1e-6)
+
+
+def test_constants_in_any_order_of_memory() -> None:
+    table = np.asarray(RNG.normal(size=(7, 5)), "float32")
+    for c in (mnp.asarray(table).T, mnp.broadcast_to(mnp.asarray(table[0]), (7, 5)).T):
+        f = mgefn.jit(lambda x, c=c: x + mnp.sin(c), backend="llvm")
+        np.testing.assert_allclose(f(np.ones((5, 7), "f")), 1 + np.sin(np.asarray(c)), rtol=1e-5)
+
+
+def test_results_are_not_overwritten_by_the_next_call() -> None:
+    f = mgefn.jit(lambda x: (x + 1, (x * 2).sum(), x))
+    first = f(drawn(5000))
+    kept = [np.array(y) for y in first]
+    for _ in range(5):
+        f(drawn(5000))
+    for y, k in zip(first, kept, strict=True):
+        np.testing.assert_array_equal(y, k)
+
+
+def test_donated_memory_is_taken() -> None:
+    f = mgefn.jit(lambda x: mnp.tanh(x) * 2, donate_argnums=0)
+    x = mnp.asarray(np.ones(1 << 19, "float32")) + 0
+    address = np.asarray(x).ctypes.data
+    y = f(x)
+    assert np.asarray(y).ctypes.data == address
+    np.testing.assert_allclose(y[:3], np.tanh(1.0) * 2, rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_floats_of_16_bits_round_after_every_operation(dtype: str) -> None:
+    x = drawn(9, 70, dtype=dtype)
+    for fun in (
+        lambda v: mnp.tanh(v) * v + 2.5,
+        nn.softmax,
+        lambda v: v.sum(1),
+        lambda v: v.max(),
+        lambda v: v.astype("float32") * 3,
+        lambda v: v / 3,
+    ):
+        np.testing.assert_array_equal(
+            np.asarray(mgefn.jit(fun, backend="llvm")(x)), np.asarray(fun(x))
+        )
+
+
+# -- loops and branches ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 8])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_scan(length: int, reverse: bool) -> None:
+    def fun(c: Any, xs: Any) -> Any:
+        def body(c: Any, x: Any) -> Any:
+            c = (
+                mnp.tanh(c[0] + x),
+                c[1] + 1,
+                c[0],
+            )  # one part of the carry is another, one step on
+            return c, {"y": c[0] * 2, "n": c[1], "x": x}
+
+        return lax.scan(body, (c, 0, c), xs, reverse=reverse)
+
+    args = drawn(5), drawn(length, 5)
+    same(fun, *args)
+    same(mgefn.grad(lambda c, xs: fun(c, xs)[1]["y"].sum(), (0, 1)), *args)
+    assert report(fun, *args).native_calls == 1
+
+
+@pytest.mark.parametrize("stop", [0, 1, 2, 5, 6])
+def test_while_loop_ends_after_any_number_of_rounds(stop: int) -> None:
+    def fun(x: Any, stop: Any) -> Any:
+        body = lambda c: (c[0] + 1, mnp.sin(c[1]) + x, c[1])
+        return lax.while_loop(lambda c: c[0] < stop, body, (0, x, x * 2))
+
+    same(fun, drawn(3), np.int32(stop))
+    found = report(fun, drawn(3), np.int32(stop))
+    assert found.native_calls == 1 and all(s.kind == "native" for s in found.steps)
+
+
+def test_loops_within_loops_and_branches_within_them() -> None:
+    def fun(x: Any) -> Any:
+        def outer(c: Any, row: Any) -> Any:
+            def inner(d: Any, v: Any) -> Any:
+                d = lax.cond(v > 0, lambda u: u * 0.5 + v, lambda u: mnp.sin(u), d)
+                return d, d.sum()
+
+            d, sums = lax.scan(inner, c, row)
+            _, e = lax.while_loop(lambda s: s[0] < 3, lambda s: (s[0] + 1, s[1] * 0.9), (0, d))
+            return e, sums
+
+        return lax.scan(outer, mnp.ones(4, x.dtype), x)
+
+    same(fun, drawn(5, 6))
+    assert report(fun, drawn(5, 6)).native_calls == 1
+
+
+def test_switch_takes_the_branch_of_its_index() -> None:
+    branches = [lambda x: x + 1, lambda x: x * 2, lambda x: -x]
+    f = mgefn.jit(lambda i, x: lax.switch(i, branches, x), backend="llvm")
+    x = drawn(4)
+    for i in (-3, 0, 1, 2, 9):
+        want = branches[min(max(i, 0), 2)](np.asarray(x))
+        np.testing.assert_allclose(f(np.int32(i), x), want, rtol=1e-6)
+
+
+def test_a_training_step_is_one_call() -> None:
+    def loss(p: Any, x: Any, y: Any) -> Any:
+        z = mnp.tanh(x @ p["w1"] + p["b1"]) @ p["w2"] + p["b2"]
+        return -mnp.mean(mnp.take_along_axis(nn.log_softmax(z), y[:, None], 1))
+
+    def step(p: Any, x: Any, y: Any) -> Any:
+        value, slope = mgefn.value_and_grad(loss)(p, x, y)
+        return value, mgefn.tree.map(lambda a, b: a - 0.1 * b, p, slope)
+
+    p = {"w1": drawn(20, 30), "b1": drawn(30), "w2": drawn(30, 5), "b2": drawn(5)}
+    x, y = drawn(16, 20), mnp.asarray(RNG.integers(0, 5, 16), dtype="int32")
+    same(step, p, x, y, tolerance=1e-4)
+    found = report(step, p, x, y)
+    assert found.native_calls == 1 and all(s.kind in ("native", "view") for s in found.steps)
+
+
+# -- matrix products ------------------------------------------------------------------------------
+
+
+SIZES = [(1, 1, 1), (3, 4, 5), (1, 7, 20), (20, 7, 1), (13, 17, 33), (5, 100, 3), (129, 65, 70)]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("size", SIZES)
+def test_products_of_all_layouts(size: tuple[int, int, int], dtype: str) -> None:
+    m, k, n = size
+    for left in (drawn(m, k, dtype=dtype), drawn(k, m, dtype=dtype).T):
+        for right in (drawn(k, n, dtype=dtype), drawn(n, k, dtype=dtype).T):
+            # The transposes are part of the program, which reads the operands where they lie.
+            if left.shape == (m, k):
+                fun = lambda a, b: a @ b
+            got = mgefn.jit(fun, backend="llvm")(left, right)
+            want = np.asarray(left) @ np.asarray(right)
+            tolerance = 1e-5 if dtype == "float32" else 1e-12
+            np.testing.assert_allclose(got, want, atol=tolerance * max(k, 1), rtol=tolerance)
+
+
+@pytest.mark.parametrize(
+    "spec", ["bij,bjk->bik", "bij,bkj->bik", "bji,bjk->bki", "bij,bjk->ik", "ijk,kl->ijl", "i,i->"]
+)
+def test_contractions(spec: str) -> None:
+    sizes = {"b": 3, "i": 5, "j": 7, "k": 9, "l": 4}
+    shapes = [tuple(sizes[c] for c in part) for part in spec.split("->")[0].split(",")]
+    args = [drawn(*shape, dtype="float64") for shape in shapes]
+    same(lambda *xs: mnp.einsum(spec, *xs), *args, tolerance=1e-12)
