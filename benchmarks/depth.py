@@ -8,11 +8,11 @@ Linear cost is a ratio of 10. Every figure is the best of three runs, in millise
 from __future__ import annotations
 
 import argparse
-import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from measuring import seconds
 
 import mgefn
 
@@ -26,12 +26,6 @@ def chain(n: int) -> Callable[[Any], Any]:
         return x
 
     return fun
-
-
-def seconds(run: Callable[[], Any]) -> float:
-    start = time.perf_counter()
-    run()
-    return time.perf_counter() - start
 
 
 def measured(n: int, repeats: int) -> dict[str, float]:

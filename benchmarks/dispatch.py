@@ -14,9 +14,10 @@ import json
 import statistics
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from typing import Any
+
+from measuring import per_call
 
 # workload -> {peer: the most that mgefn's time may be as a share of the peer's}
 GOALS = {
@@ -93,19 +94,6 @@ def workloads(name: str) -> dict[str, Callable[[], Any]]:
     if name == "numpy":
         return numpy_workloads()
     return jax_like(importlib.import_module(name), importlib.import_module(f"{name}.numpy"))
-
-
-def per_call(fn: Callable[[], Any], seconds: float) -> float:
-    """Mean time of a call in microseconds over about `seconds`."""
-    n, spent = 1, 0.0
-    while True:
-        start = time.perf_counter()
-        for _ in range(n):
-            fn()
-        spent = time.perf_counter() - start
-        if spent > seconds / 4:
-            return spent / n * 1e6
-        n *= 4
 
 
 def compare(peers: list[str], turns: int, seconds: float) -> dict[str, dict[str, list[float]]]:
