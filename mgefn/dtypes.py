@@ -4,7 +4,8 @@ A dtype is a NumPy dtype of native byte order, one object per type, so dtypes ma
 `==` and used as dictionary keys. The names here (`float32`, `bfloat16`, ...) are scalar types: they
 may be called, and stand wherever a dtype is accepted. bfloat16 and the float8 types come from
 ml_dtypes, which is imported when one of them is first named. `float0` is the type of a tangent that
-carries nothing: that of an integer or boolean.
+carries nothing: that of an integer or boolean. `key_fry` is the type of a random key, which
+arrays hold like a number but which takes no arithmetic; it lies under `prng_key`.
 
 64-bit types are honoured always; `config.enable_x64` only decides what the types of Python numbers
 and the constructors' defaults are. Promotion is JAX's lattice, in which a Python number, or a value
@@ -54,6 +55,7 @@ __all__ = [
     "default_float",
     "default_int",
     "dtype_and_weak",
+    "extended",
     "finfo",
     "float0",
     "float8_e3m4",
@@ -77,8 +79,11 @@ __all__ = [
     "is_float",
     "is_inexact",
     "is_integer",
+    "is_key",
     "is_signed",
     "issubdtype",
+    "key_fry",
+    "prng_key",
     "promote_types",
     "python_dtype",
     "real_part_dtype",
@@ -102,6 +107,18 @@ uint8, uint16, uint32, uint64 = np.uint8, np.uint16, np.uint32, np.uint64
 float16, float32, float64 = np.float16, np.float32, np.float64
 complex64, complex128 = np.complex64, np.complex128
 float0: DType = np.dtype([("float0", np.void, 0)])
+# A random key: the two words of threefry2x32, in memory one after the other. NumPy moves elements
+# of such a type, and knows no arithmetic for it.
+key_fry: DType = np.dtype([("key<fry>", np.uint64)])
+
+
+class extended(np.void):
+    """The types of elements that are no numbers, for `issubdtype`."""
+
+
+class prng_key(extended):
+    """The types of random keys, for `issubdtype(x.dtype, prng_key)`."""
+
 
 _BOOL = np.dtype(np.bool_)
 _INT32, _INT64 = np.dtype(np.int32), np.dtype(np.int64)
@@ -139,13 +156,16 @@ _SHORT = {
     **{f"complex{bits}": f"c{bits}" for bits in (64, 128)},
 }
 
-# What each dtype is: 'b' bool, 'i' signed, 'u' unsigned, 'f' float, 'c' complex, '0' float0. The
-# extended types join when ml_dtypes is loaded. Not NumPy's kind, which is 'V' for bfloat16.
+# What each dtype is: 'b' bool, 'i' signed, 'u' unsigned, 'f' float, 'c' complex, '0' float0, 'k' a
+# random key. bfloat16 and its kin join when ml_dtypes is loaded. Not NumPy's kind, which is 'V' for
+# them.
 _CATEGORY: dict[DType, str] = {np.dtype(name): np.dtype(name).kind for name in _SHORT}
 _CATEGORY[float0] = "0"
+_CATEGORY[key_fry] = "k"
 _SHORT_OF: dict[DType, str] = {np.dtype(name): short for name, short in _SHORT.items()}
+_BY_NAME: dict[str, DType] = {dtype.name: dtype for dtype in _SHORT_OF}
 _SHORT_OF[float0] = "float0"
-_BY_NAME: dict[str, DType] = {dtype.name: dtype for dtype in _SHORT_OF if dtype != float0}
+_SHORT_OF[key_fry] = "key<fry>"
 
 
 def _load_extended() -> None:
@@ -235,9 +255,8 @@ def _canonical_slow(dtype: DTypeLike) -> DType:
         raise DTypeError(
             f"dtype: arrays hold numbers and booleans, got dtype {found}. {_repair(found)}"
         )
-    if found != float0:
-        # np.longlong and np.int64 are two dtype objects for one type; keep one of them.
-        found = _BY_NAME[found.name]
+    # np.longlong and np.int64 are two dtype objects for one type; keep one of them.
+    found = _BY_NAME.get(found.name, found)
     if isinstance(dtype, np.dtype | str) or (
         isinstance(dtype, type) and dtype.__module__ in ("numpy", "ml_dtypes")
     ):
@@ -430,6 +449,12 @@ def _promote(operands: tuple[tuple[DType, bool], ...]) -> tuple[DType, bool]:
             "result_type: float0 promotes with no other dtype. It marks the tangent of an integer; "
             "leave that tangent out."
         )
+    if key_fry in dtypes:
+        shown = " and ".join(sorted(map(short_name, dtypes)))
+        raise DTypeError(
+            f"result_type: random keys and numbers have no common type, got {shown}. "
+            "Draw numbers with the keys, or take their words with random.key_data."
+        )
     # Among weak operands alone the dtypes decide, so that two weak int16 stay int16.
     nodes = {
         _WEAK_NODE[_category(dtype)] if weak and not all_weak else dtype.name
@@ -561,6 +586,11 @@ def is_float(dtype: DType) -> bool:
     return _category(dtype) == "f"
 
 
+def is_key(dtype: DType) -> bool:
+    """Whether the dtype is that of random keys."""
+    return dtype == key_fry
+
+
 def is_complex(dtype: DType) -> bool:
     """Whether the dtype is complex."""
     return _category(dtype) == "c"
@@ -575,14 +605,15 @@ def is_inexact(dtype: DType) -> bool:
 def issubdtype(arg1: DTypeLike, arg2: DTypeLike) -> bool:
     """Whether dtype `arg1` equals dtype `arg2` or lies under it in NumPy's hierarchy.
 
-    As numpy.issubdtype, but bfloat16 and float8 lie under np.floating, and Python's number types
-    mean the defaults.
+    As numpy.issubdtype, but bfloat16 and float8 lie under np.floating, the dtype of random keys
+    lies under `prng_key`, which lies under `extended`, and Python's number types mean the defaults.
     """
     if isinstance(arg1, type) and issubclass(arg1, np.generic) and arg1 in _ABSTRACT:
         return np.issubdtype(arg1, arg2)
     dtype = canonical(arg1)
     if isinstance(arg2, type) and arg2 in _ABSTRACT:
-        return issubclass(_NUMPY_KIND.get(dtype.name, dtype.type), arg2)
+        kind = prng_key if dtype == key_fry else _NUMPY_KIND.get(dtype.name, dtype.type)
+        return issubclass(kind, arg2)
     return dtype == canonical(arg2)
 
 
@@ -598,6 +629,8 @@ _ABSTRACT = frozenset(
         np.complexfloating,
         np.flexible,
         np.character,
+        extended,
+        prng_key,
     }
 )
 _NUMPY_KIND: dict[str, type] = dict.fromkeys(_EXTENDED, np.floating)
@@ -666,8 +699,13 @@ def narrowed(dtype: DType) -> DType:
 
 
 def to_inexact(dtype: DType) -> DType:
-    """The dtype of sin and its like: inexact ones stay; integers and bool give default float."""
-    return dtype if is_inexact(dtype) else default_float()
+    """The dtype of sin and its like: inexact ones stay; bool and integers give float32.
+
+    With config.enable_x64 integers of 64 bits give float64.
+    """
+    if is_inexact(dtype):
+        return dtype
+    return _FLOAT64 if config.enable_x64 and dtype.itemsize == 8 else _FLOAT32
 
 
 def real_part_dtype(dtype: DType) -> DType:
@@ -678,12 +716,10 @@ def real_part_dtype(dtype: DType) -> DType:
 
 
 def complex_dtype(dtype: DType) -> DType:
-    """The complex dtype whose parts can hold `dtype`; the default for integers and bool."""
+    """The complex dtype whose parts can hold `dtype`, or to_inexact of it for integers and bool."""
     if is_complex(dtype):
         return dtype
-    if not is_float(dtype):
-        return default_complex()
-    return _COMPLEX128 if dtype == _FLOAT64 else _COMPLEX64
+    return _COMPLEX128 if to_inexact(dtype) == _FLOAT64 else _COMPLEX64
 
 
 def tangent_dtype(dtype: DType) -> DType:

@@ -27,6 +27,7 @@ __all__ = [
     "CustomRuleError",
     "DTypeError",
     "DonatedBufferError",
+    "FileFormatError",
     "InAxesError",
     "IndexOutOfBoundsError",
     "JaxprError",
@@ -44,6 +45,7 @@ __all__ = [
     "UnboundAxisError",
     "UnexpectedTracerError",
     "UnsupportedError",
+    "WorkerError",
     "api_boundary",
     "user_frames_only",
 ]
@@ -159,6 +161,16 @@ class DonatedBufferError(MgefnError, RuntimeError):
 class UnsupportedError(MgefnError, RuntimeError):
     """A primitive has no rule or no kernel for this use; the message gives the declared reason.
     Use the operation, dtype or backend that it names instead."""
+
+
+class FileFormatError(MgefnError, ValueError):
+    """A file of arrays or a checkpoint is damaged, cut short or of another format, or does not hold
+    what its reader wants. Restore an older checkpoint, or correct what the message names."""
+
+
+class WorkerError(MgefnError, RuntimeError):
+    """A worker that prepares data died or did not answer in time. The message gives what it was
+    working on; num_workers=0 runs the same code in this process."""
 
 
 class JaxprError(MgefnError):

@@ -36,6 +36,7 @@ from typing import Any, TypeVar
 from mgefn import dtypes, tree
 from mgefn import lax_linalg as linalg
 from mgefn.api.batch import vmap
+from mgefn.api.placement import array_with_sharding, placed
 from mgefn.control.branching import cond, switch
 from mgefn.control.checkpoint import optimization_barrier
 from mgefn.control.implicit import custom_linear_solve, custom_root
@@ -390,6 +391,7 @@ __all__ = [
     "transpose",
     "unstack",
     "while_loop",
+    "with_sharding_constraint",
     "zeta",
 ]
 
@@ -701,6 +703,22 @@ def scatter_apply(
 
 
 # -- others ---------------------------------------------------------------------------------------
+
+
+@api_boundary
+def with_sharding_constraint(x: Any, shardings: Any) -> Any:
+    """The arrays of a pytree, of which the program says how they are spread over devices.
+
+    Args:
+        x: a pytree of arrays.
+        shardings: shardings, PartitionSpecs for the mesh of the context, None, or a tree of them
+            that is a prefix of x. They are checked; there is one device.
+
+    Raises:
+        ArgumentError: a PartitionSpec without a mesh. ShapeError: a sharding does not fit its
+            array. TreeError: shardings is no prefix of x.
+    """
+    return placed("with_sharding_constraint", x, shardings, array_with_sharding)
 
 
 @api_boundary

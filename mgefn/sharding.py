@@ -6,207 +6,225 @@ dimension of an array. With one device every axis of a mesh has size 1 and every
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence, Set
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 
-from mgefn.api.inspection import Device, devices
-from mgefn.errors import ArgumentError, ShapeError, api_boundary
-
-
-class PartitionSpec(tuple):
-    """For each dimension of an array, the mesh axis that cuts it: a name, a tuple of them, or None.
-
-    Example:
-        >>> mgefn.sharding.PartitionSpec("batch", None)
-        PartitionSpec('batch', None)
-    """
-
-    __slots__ = ()
-
-    def __new__(cls, *partitions: Any) -> PartitionSpec:
-        return super().__new__(cls, partitions)
-
-    def __getnewargs__(self) -> tuple:
-        return tuple(self)
-
-    def __repr__(self) -> str:
-        return f"PartitionSpec({', '.join(map(repr, self))})"
-
+from mgefn import tree
+from mgefn.api.batch import vmap
+from mgefn.api.flat import checked_function
+from mgefn.api.inspection import devices
+from mgefn.core.devices import (
+    AxisType,
+    Device,
+    Mesh,
+    NamedSharding,
+    PartitionSpec,
+    Sharding,
+    SingleDeviceSharding,
+    check_spec,
+    context,
+    part_shape,
+)
+from mgefn.core.source import fun_name
+from mgefn.errors import ArgumentError, api_boundary
+from mgefn.lax import with_sharding_constraint
+from mgefn.ops.shaping import reshape
 
 P = PartitionSpec
 
 
-class Mesh:
-    """An array of devices whose axes have names.
+@api_boundary
+def make_mesh(
+    axis_shapes: Sequence[int],
+    axis_names: Sequence[str],
+    axis_types: Sequence[AxisType] | None = None,
+    *,
+    devices: Sequence[Device] | None = None,
+) -> Mesh:
+    """A mesh with axes of these sizes and names.
 
     Args:
-        devices: an array or nested list of devices.
-        axis_names: one name for each of its axes.
+        axis_shapes: the size of each axis; with one device each is 1.
+        axis_names: the name of each axis.
+        axis_types: see Mesh.
+        devices: which devices to take; None means the first of `mgefn.devices()`.
 
     Raises:
-        ArgumentError: the names do not fit, or a device is named twice.
+        ArgumentError: there are not as many devices, or sizes and names do not fit.
+
+    Example:
+        >>> mgefn.make_mesh((1, 1), ("batch", "model"))
+        Mesh('batch': 1, 'model': 1)
     """
+    shape = tuple(axis_shapes)
+    if len(shape) != len(tuple(axis_names)):
+        raise ArgumentError(
+            f"make_mesh: needs one name for each size, got {shape} and {tuple(axis_names)}."
+        )
+    known = _devices() if devices is None else list(devices)
+    needed = math.prod(shape)
+    if needed > len(known) or (devices is not None and needed != len(known)):
+        raise ArgumentError(
+            f"make_mesh: a mesh of {shape} needs {needed} devices, and there are {len(known)}. Use "
+            "sizes of 1."
+        )
+    return Mesh(np.array(known[:needed], dtype=object).reshape(shape), axis_names, axis_types)
 
-    @api_boundary
-    def __init__(self, devices: Any, axis_names: str | Sequence[str]):
-        names = (axis_names,) if isinstance(axis_names, str) else tuple(axis_names)
-        grid = np.asarray(devices, dtype=object)
-        if grid.ndim != len(names) or len(set(names)) != len(names):
-            raise ArgumentError(
-                f"Mesh: needs one name for each of the {grid.ndim} axes of the devices, got "
-                f"{names}. Reshape the devices, or name all axes."
-            )
-        if not all(isinstance(d, Device) for d in grid.flat):
-            raise ArgumentError("Mesh: needs devices as mgefn.devices() gives them.")
-        if len(set(grid.flat)) != grid.size:
-            raise ArgumentError("Mesh: names a device twice. Give each device one place.")
-        self.devices = grid
-        self.axis_names = names
 
-    @property
-    def shape(self) -> dict[str, int]:
-        """Size by the name of the axis."""
-        return dict(zip(self.axis_names, self.devices.shape, strict=True))
+_devices = devices
 
-    @property
-    def size(self) -> int:
-        """Number of devices."""
-        return self.devices.size
 
-    @property
-    def empty(self) -> bool:
-        return self.devices.size == 0
+class _MeshSet(AbstractContextManager):
+    """Undoes set_mesh at the end of a `with` block."""
 
-    def __enter__(self) -> Mesh:
-        return self
+    def __init__(self, before: Mesh | None, mesh: Mesh | None):
+        self.before, self.mesh = before, mesh
+
+    def __enter__(self) -> Mesh | None:
+        return self.mesh
 
     def __exit__(self, *exc: object) -> None:
-        return None
-
-    def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, Mesh)
-            and self.axis_names == other.axis_names
-            and self.devices.shape == other.devices.shape
-            and bool((self.devices == other.devices).all())
-        )
-
-    def __hash__(self) -> int:
-        return hash((self.axis_names, self.devices.shape, tuple(self.devices.flat)))
-
-    def __repr__(self) -> str:
-        return f"Mesh({', '.join(f'{k!r}: {v}' for k, v in self.shape.items())})"
+        context.meshes[0] = self.before
 
 
-class Sharding:
-    """How an array is spread over devices; see the subclasses."""
+@api_boundary
+def set_mesh(mesh: Mesh | None) -> AbstractContextManager[Mesh | None]:
+    """Make a mesh the one that PartitionSpecs mean, from now on or for a `with` block.
 
-    @property
-    def device_set(self) -> set[Device]:
-        """The devices that hold a part of the array."""
-        raise NotImplementedError  # each kind knows its devices
-
-    @property
-    def is_fully_replicated(self) -> bool:
-        """Does each device hold the whole array?"""
-        return len(self.device_set) == 1
-
-    def shard_shape(self, global_shape: Sequence[int]) -> tuple[int, ...]:
-        """The shape of one device's part of an array."""
-        return tuple(global_shape)
-
-
-class SingleDeviceSharding(Sharding):
-    """The whole array on one device."""
-
-    def __init__(self, device: Device | None = None):
-        self.device = devices()[0] if device is None else device
-
-    @property
-    def device_set(self) -> set[Device]:
-        return {self.device}
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, SingleDeviceSharding) and self.device == other.device
-
-    def __hash__(self) -> int:
-        return hash(self.device)
-
-    def __repr__(self) -> str:
-        return f"SingleDeviceSharding(device={self.device!r})"
-
-
-class NamedSharding(Sharding):
-    """The array cut along the axes of a mesh, as a PartitionSpec says.
+    Args:
+        mesh: a mesh; None for none.
 
     Raises:
-        ArgumentError: the spec names an axis that the mesh does not have, or one twice.
+        ArgumentError: mesh is no mesh.
+
+    Example:
+        >>> with mgefn.set_mesh(mgefn.make_mesh((1,), ("batch",))):
+        ...     x = mgefn.lax.with_sharding_constraint(mnp.ones(4), mgefn.P("batch"))
     """
+    if mesh is not None and not isinstance(mesh, Mesh):
+        raise ArgumentError(f"set_mesh: needs a Mesh or None, got {type(mesh).__name__}.")
+    undo = _MeshSet(context.meshes[0], mesh)
+    context.meshes[0] = mesh
+    return undo
 
-    @api_boundary
-    def __init__(self, mesh: Mesh, spec: PartitionSpec):
-        names = [n for entry in spec for n in _axes(entry)]
-        for n in names:
-            if n not in mesh.axis_names:
-                raise ArgumentError(
-                    f"NamedSharding: {spec} names the axis {n!r}, and the mesh has "
-                    f"{mesh.axis_names}. Use one of them."
-                )
-        if len(set(names)) != len(names):
-            raise ArgumentError(f"NamedSharding: {spec} names an axis twice.")
-        self.mesh = mesh
-        self.spec = spec
 
-    @property
-    def device_set(self) -> set[Device]:
-        return set(self.mesh.devices.flat)
+@api_boundary
+def get_mesh() -> Mesh:
+    """The mesh of the context, or one without axes."""
+    mesh = context.meshes[-1]
+    return Mesh(np.empty((), dtype=object), ()) if mesh is None else mesh
 
-    @property
-    def is_fully_replicated(self) -> bool:
-        return all(self.mesh.shape[n] == 1 for entry in self.spec for n in _axes(entry))
 
-    @api_boundary
-    def shard_shape(self, global_shape: Sequence[int]) -> tuple[int, ...]:
-        """The shape of one device's part of an array.
+@api_boundary
+def reshard(xs: Any, out_shardings: Any) -> Any:
+    """The same arrays, spread as told: see `mgefn.lax.with_sharding_constraint`."""
+    return with_sharding_constraint(xs, out_shardings)
 
-        Raises:
-            ShapeError: a dimension is not a multiple of the number of parts.
-        """
-        if len(self.spec) > len(global_shape):
-            raise ShapeError(
-                f"NamedSharding: {self.spec} has {len(self.spec)} entries for an array of rank "
-                f"{len(global_shape)}. Drop some."
-            )
-        shape = list(global_shape)
-        for i, entry in enumerate(self.spec):
-            parts = math.prod(self.mesh.shape[n] for n in _axes(entry))
-            if shape[i] % parts:
-                raise ShapeError(
-                    f"NamedSharding: dimension {i} of size {shape[i]} can't be cut into {parts} "
-                    "equal parts."
-                )
-            shape[i] //= parts
-        return tuple(shape)
 
-    def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, NamedSharding) and self.mesh == other.mesh and self.spec == other.spec
+@api_boundary
+def shard_map(
+    f: Callable[..., Any] | None = None,
+    /,
+    *,
+    out_specs: Any,
+    in_specs: Any = None,
+    mesh: Mesh | None = None,
+    axis_names: Set[Hashable] = frozenset(),
+    check_vma: bool = True,
+) -> Any:
+    """A function of whole arrays from one of the parts that each device holds.
+
+    In `f` the axes of the mesh have names, which collectives such as `lax.psum` take. With one
+    device a part is the whole array.
+
+    Args:
+        f: a function of the parts; left out, `shard_map` gives a decorator.
+        out_specs: a PartitionSpec for each result, or a tree of them that is a prefix.
+        in_specs: the same for the tuple of arguments; None: nothing is said of them.
+        mesh: the mesh; None takes the one of the context.
+        axis_names: the axes that have names in f; the empty set means all.
+        check_vma: accepted for JAX's programs.
+
+    Returns:
+        A function with the arguments of f, by position.
+
+    Raises:
+        ArgumentError: there is no mesh, or a spec names an axis that it does not have. ShapeError:
+            a spec has more entries than its array has dimensions. TreeError: the specs do not fit.
+
+    Example:
+        >>> mesh = mgefn.make_mesh((1,), ("batch",))
+        >>> total = mgefn.shard_map(
+        ...     lambda x: mgefn.lax.psum(mnp.sum(x), "batch"),
+        ...     mesh=mesh, in_specs=mgefn.P("batch"), out_specs=mgefn.P(),
+        ... )
+        >>> total(mnp.ones(4))
+        Array(4., dtype=float32)
+    """
+    if f is None:
+        return functools.partial(
+            shard_map,
+            out_specs=out_specs,
+            in_specs=in_specs,
+            mesh=mesh,
+            axis_names=axis_names,
+            check_vma=check_vma,
         )
+    checked_function("shard_map", f)
+    about = f"shard_map({fun_name(f)})"
+    named = context.meshes[-1] if mesh is None else mesh
+    if not isinstance(named, Mesh):
+        raise ArgumentError(f"{about}: needs a mesh. Pass mesh=, or set one with mgefn.set_mesh.")
+    names = [n for n in named.axis_names if not axis_names or n in axis_names]
+    unknown = set(axis_names) - set(named.axis_names)
+    if unknown:
+        raise ArgumentError(
+            f"{about}: axis_names has {sorted(map(str, unknown))}, and the mesh {named.axis_names}."
+        )
+    for which, specs in (("in_specs", in_specs), ("out_specs", out_specs)):
+        for spec in tree.leaves(specs):
+            if not isinstance(spec, PartitionSpec):
+                raise ArgumentError(
+                    f"{about}: {which} must hold PartitionSpecs and None, got {spec!r}."
+                )
+            check_spec(f"{about}: {which}", named, spec)
 
-    def __hash__(self) -> int:
-        return hash((self.mesh, self.spec))
+    def part(which: str, x: Any, specs: Any) -> None:
+        wanted = tree.prefix_leaves(specs, x, f"{about}: {which}")
+        for leaf, spec in zip(tree.leaves(x), wanted, strict=True):
+            if spec is not None:
+                part_shape(f"{about}: {which}", named, spec, np.shape(leaf))
 
-    def __repr__(self) -> str:
-        return f"NamedSharding(mesh={self.mesh!r}, spec={self.spec!r})"
+    @functools.wraps(f)
+    def whole(*args: Any) -> Any:
+        prefix = tuple(in_specs) if isinstance(in_specs, list) else in_specs
+        part("in_specs", args, prefix)
+        mapped = f
+        for name in reversed(names):
+            mapped = vmap(mapped, in_axes=None, axis_name=name, axis_size=1)
+        out = tree.map(lambda a: reshape(a, a.shape[len(names) :]), mapped(*args))
+        part("out_specs", out, out_specs)
+        return out
+
+    return api_boundary(whole)
 
 
-def _axes(entry: Any) -> tuple[Any, ...]:
-    if entry is None:
-        return ()
-    return tuple(entry) if isinstance(entry, (tuple, list)) else (entry,)
-
-
-__all__ = ["Mesh", "NamedSharding", "P", "PartitionSpec", "Sharding", "SingleDeviceSharding"]
+__all__ = [
+    "AxisType",
+    "Mesh",
+    "NamedSharding",
+    "P",
+    "PartitionSpec",
+    "Sharding",
+    "SingleDeviceSharding",
+    "get_mesh",
+    "make_mesh",
+    "reshard",
+    "set_mesh",
+    "shard_map",
+]

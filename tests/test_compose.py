@@ -2,8 +2,9 @@
 
     MGEFN_COMPOSE_EXAMPLES=2000 python -m pytest tests/test_compose.py
 
-runs every property on that many programs instead of the few that fit a normal run. The programs are
-new every day; MGEFN_TEST_SEED=... repeats those of a failure, whose output names it.
+runs every property on that many programs (those in SLOW on fewer) instead of the few that fit a
+normal run. The programs are new every day; MGEFN_TEST_SEED=... repeats those of a failure, whose
+output names it.
 """
 
 from __future__ import annotations
@@ -31,15 +32,17 @@ from mgefn.ops import cumulative as u
 from mgefn.ops import elementwise as e
 from mgefn.ops import reductions as r
 from mgefn.ops import shaping as s
+from tests import programs as programs_module
 from tests.programs import WRAPS, Program, Step, loss, programs, reference, run
 
-EXAMPLES = int(os.environ.get("MGEFN_COMPOSE_EXAMPLES", "150"))
+EXAMPLES = int(os.environ.get("MGEFN_COMPOSE_EXAMPLES", "40"))
 SEED = int(os.environ.get("MGEFN_TEST_SEED") or datetime.date.today().strftime("%Y%m%d"))
 print(f"MGEFN_TEST_SEED={SEED}")
 
 # A custom_vjp function has no forward mode, which the rules of the custom_jvp wrapping use.
 FORWARD = programs(wraps=[w for w in WRAPS if w != "custom_vjp"])
 REVERSE = programs(wraps=[w for w in WRAPS if w != "custom_jvp"])
+ANY = programs(wraps=[w for w in WRAPS if w != "custom_vjp"], reverse=False)
 SHORT = programs(wraps=[w for w in WRAPS if w != "custom_vjp"], max_steps=8)
 
 
@@ -235,6 +238,25 @@ def check_vmap(program: Program, xs: list, rng: Any, derivatives: Derivatives) -
     close(got, summed, "grad of vmap")
 
 
+def check_forward(program: Program, xs: list, rng: Any, derivatives: Derivatives) -> None:
+    """Forward derivatives of batches and of derivatives, which loops of unknown length have too."""
+    fun = partial(run, program)
+    dxs = directions(xs, rng)
+    batch, dbatch = program.arrays(2), [np.stack([d, -d]) for d in dxs]
+    examples = [[np.asarray(b[k]) for b in batch] for k in range(2)]
+    pairs = [mgefn.jvp(fun, x, d) for x, d in zip(examples, (dxs, [-d for d in dxs]), strict=True)]
+    want = [np.stack(column) for column in zip(*map(flat, pairs), strict=True)]
+    pushed = lambda x, d: mgefn.jvp(fun, x, d)
+    close(mgefn.vmap(pushed)(batch, dbatch), want, "vmap of jvp")
+    close(mgefn.jvp(mgefn.vmap(fun), batch, dbatch), want, "jvp of vmap")
+    close(mgefn.jit(mgefn.vmap(pushed))(batch, dbatch), want, "jit of vmap of jvp")
+    slope = lambda *vs: mgefn.jvp(partial(loss, program), vs, dxs)[1]
+    second = mgefn.jvp(slope, xs, dxs)
+    close(mgefn.jit(lambda *vs: mgefn.jvp(slope, vs, dxs))(*xs), second, "jit of jvp of jvp")
+    columns = mgefn.jacfwd(slope, every(xs))(*xs)
+    close(inner(columns, dxs), second[1], "jacfwd of jvp", 1e-8)
+
+
 def check_hessian(program: Program, xs: list, rng: Any, derivatives: Derivatives) -> None:
     """The Hessian is symmetric and the same by all four orders; its product is numerical too."""
     x, rest = xs[0], xs[1:]
@@ -295,10 +317,10 @@ def check_jaxpr_of(program: Program, xs: list, rng: Any, derivatives: Derivative
 
 # check -> what programs it is for
 CHECKS: dict[Callable[..., None], Any] = {
-    check_values: programs(wraps=["jit", "checkpoint", "custom_vjp", "vmap"], narrow=True)
-    | FORWARD,
+    check_values: programs(wraps=["jit", "checkpoint", "custom_vjp", "vmap"], narrow=True) | ANY,
     check_wraps: FORWARD | REVERSE,
-    check_jvp: FORWARD,
+    check_jvp: FORWARD | ANY,
+    check_forward: ANY,
     check_transpose: FORWARD,
     check_linearize: FORWARD,
     check_grad_of_jit: FORWARD | REVERSE,
@@ -310,13 +332,16 @@ CHECKS: dict[Callable[..., None], Any] = {
 }
 
 
+SLOW = {check_jaxpr_of: 4}  # checks that take so many times longer see fewer programs
+
+
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 def test_property(check: Callable[..., None]) -> None:
     derivatives = Derivatives()
 
     @hypothesis_seed(SEED)
     @settings(
-        max_examples=EXAMPLES,
+        max_examples=-(-EXAMPLES // SLOW.get(check, 1)),
         deadline=None,
         suppress_health_check=list(HealthCheck),
     )
@@ -364,13 +389,29 @@ def test_a_rule_within_a_rule_closes_over_its_tangents() -> None:
             np.testing.assert_allclose(g(x), want)
 
 
+def test_branches_within_branches_of_a_batched_rule() -> None:
+    """Their program of tangents is filled up for the examples that take the other branch."""
+
+    def nested(v: Any) -> Any:
+        small = lambda u: mgefn.lax.cond((u < 9).all(), e.sin, e.cos, u).sum()
+        return mgefn.lax.cond(v.sum() > 0.1, small, lambda u: (u * u).sum(), v)
+
+    x = np.array([[0.5, -0.2], [-1.0, 0.3]])
+    want = np.stack([np.cos(x[0]), 2 * x[1]])
+    held = custom_jvp(nested)
+    held.defjvp(lambda primals, tangents: mgefn.jvp(nested, primals, tangents))
+    for f in (held, mgefn.jit(held)):
+        np.testing.assert_allclose(mgefn.vmap(mgefn.grad(f))(x), want)
+        np.testing.assert_allclose(mgefn.grad(lambda v: mgefn.vmap(f)(v).sum())(x), want)  # noqa: B023
+
+
 # -- the checks reject what is wrong --------------------------------------------------------------
 
 SUSPECT = Program(
     ((3,), (2, 3)),
     (
         Step("binary", (0, 1), ("mul",)),
-        Step("scan", (2,), ("cumsum", -1), "jit", 2),
+        Step("cumulative", (2,), ("cumsum", 1, False), "jit", 2),
         Step("reduction", (3,), ("sum", (0,), False)),
         Step("unary", (4,), ("sin",)),
     ),
@@ -378,23 +419,49 @@ SUSPECT = Program(
 )
 
 
-def _rejected(check: Callable[..., None]) -> bool:
+# The same operations inside of branches and loops, with a decomposition and computed places.
+_BODY = Program(
+    ((3,), (), (2, 3)),
+    (
+        Step("unary", (2,), ("sin",)),
+        Step("reduction", (3,), ("sum", (0,), False)),
+        Step("binary", (4, 0), ("mul",)),
+    ),
+)
+_BRANCH = Program(((3,), (2, 3)), (Step("unary", (0,), ("sin",)),))
+_OTHER = Program(((3,), (2, 3)), (Step("cumulative", (0,), ("cumsum", 0, True)),))
+LOOPED = Program(
+    ((3,), (2, 3)),
+    (
+        Step("scan", (0, 0, 1), (_BODY, 5, "both", True, 1)),
+        Step("cond", (0, 2, 1), ((_BRANCH, _OTHER), False)),
+        Step("linalg", (1,), ("cholesky",)),
+        Step("gather", (1, 0), (1, False)),
+        Step("order", (5, 5), ("argsort", 1)),
+    ),
+    7,
+)
+
+
+def _rejected(check: Callable[..., None], program: Program = SUSPECT) -> bool:
     try:
-        check(SUSPECT, SUSPECT.arrays(), np.random.default_rng(2), Derivatives())
+        check(program, program.arrays(), np.random.default_rng(2), Derivatives())
     except AssertionError:
         return True
     return False
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-def test_right_rules_pass(check: Callable[..., None]) -> None:
-    assert not _rejected(check)
+@pytest.mark.parametrize("program", [SUSPECT, LOOPED], ids=["plain", "looped"])
+def test_right_rules_pass(check: Callable[..., None], program: Program) -> None:
+    assert not _rejected(check, program)
 
 
 def test_a_wrong_slope_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(e.sin_p, "slopes", (lambda y, x: 1.001 * e.cos(x),))
     for check in (check_jvp, check_grad_of_jit):
-        assert _rejected(check), check
+        for program in (SUSPECT, LOOPED):
+            assert _rejected(check, program), check
 
 
 def test_a_wrong_second_derivative_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -410,7 +477,21 @@ def test_a_wrong_transpose_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
         r.reduce_sum_p, "transpose", lambda *a, **k: tuple(1.001 * ct for ct in right(*a, **k))
     )
     for check in (check_transpose, check_grad_of_jit, check_hessian):
-        assert _rejected(check), check
+        for program in (SUSPECT, LOOPED):
+            assert _rejected(check, program), check
+
+
+def test_a_wrong_loop_or_branch_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = {name: getattr(programs_module.NUMPY, name) for name in ("scan", "cond")}
+    wrong = {
+        "scan": lambda *a, reverse, **k: right["scan"](*a, reverse=not reverse, **k),
+        "cond": lambda p, *a: right["cond"](not p, *a),
+    }
+    for name, replacement in wrong.items():
+        with monkeypatch.context() as patch:
+            patch.setattr(programs_module.NUMPY, name, replacement)
+            assert _rejected(check_values, LOOPED), name
+    assert not _rejected(check_values, LOOPED)
 
 
 def test_a_wrong_batch_rule_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:

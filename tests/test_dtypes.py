@@ -160,7 +160,12 @@ def test_defaults(x64, expected):
         assert [dtypes.python_dtype(t) for t in (int, float, complex)] == found
         assert dtypes.canonical(bool) == dtypes.python_dtype(bool) == np.bool_
         assert dtypes.to_inexact(np.dtype("int64")) == found[1]
-        assert dtypes.complex_dtype(np.dtype("int8")) == found[2]
+        assert dtypes.complex_dtype(np.dtype("int64")) == found[2]
+        # No more bits than the operand has, as in JAX.
+        assert (
+            dtypes.to_inexact(np.dtype("int32")) == dtypes.to_inexact(np.dtype(bool)) == "float32"
+        )
+        assert dtypes.complex_dtype(np.dtype("int8")) == np.complex64
         assert dtypes.canonical("float64") == np.float64  # asked for, so honoured
 
 

@@ -18,27 +18,41 @@ import pytest
 import mgefn
 from mgefn import errors
 from tests.numpy_programs import (
+    dynamics,
+    estimation,
+    filtering,
     finance,
     geometry,
     images,
     interpolation,
     learning,
     linear_algebra,
+    minimisation,
+    networks,
     optimisation,
     physics,
+    pricing,
+    shapes,
     signals,
     statistics,
 )
 
 MODULES = (
+    dynamics,
+    estimation,
+    filtering,
     finance,
     geometry,
     images,
     interpolation,
     learning,
     linear_algebra,
+    minimisation,
+    networks,
     optimisation,
     physics,
+    pricing,
+    shapes,
     signals,
     statistics,
 )
@@ -253,3 +267,29 @@ def test_a_program_that_decides_by_value_is_refused(
     fun, floating = split(program, args)
     with pytest.raises(errors.TracerBoolConversionError, match="traced"):
         mgefn.jit(fun)(*floating)
+
+
+# -- how long they are ----------------------------------------------------------------------------
+
+
+def body_lines(source: str, name: str) -> int:
+    """Lines of a function's body that hold code: no docstring, comment or empty line."""
+    tree = ast.parse(source)
+    (function,) = [n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == name]
+    body = function.body[1:] if ast.get_docstring(function) is not None else function.body
+    lines = source.splitlines()[body[0].lineno - 1 : body[-1].end_lineno]
+    return sum(bool(line.strip()) and not line.strip().startswith("#") for line in lines)
+
+
+def test_many_programs_are_of_a_length_that_people_write() -> None:
+    sizes = []
+    for module in MODULES:
+        source = Path(str(module.__file__)).read_text(encoding="utf-8")
+        sizes += [body_lines(source, program.__name__) for program, _ in module.PROGRAMS]
+    assert sum(10 <= n <= 60 for n in sizes) >= 40
+    assert len(sizes) == len(PROGRAMS)
+
+
+def test_body_lines_counts_code_only() -> None:
+    source = 'def f(x):\n    """Says."""\n    y = (\n        x\n    )\n\n    # why\n    return y\n'
+    assert body_lines(source, "f") == 4

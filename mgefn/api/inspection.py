@@ -14,9 +14,10 @@ from mgefn import tree
 from mgefn.api.derivatives import abstract
 from mgefn.api.flat import FlatFunction
 from mgefn.api.jit import ShapeDtypeStruct
+from mgefn.api.placement import array_with_sharding, placed
 from mgefn.config import config
-from mgefn.core.array import as_array
 from mgefn.core.array_methods import Array
+from mgefn.core.devices import CPU, Device
 from mgefn.core.interpreter import NamedAxis, interpreter_set_to, state
 from mgefn.core.jaxpr import ClosedJaxpr
 from mgefn.core.source import fun_name
@@ -168,33 +169,6 @@ def block_until_ready(x: Any) -> Any:
     return x
 
 
-class Device:
-    """A place where arrays live and programs run."""
-
-    __slots__ = ("id", "platform")
-
-    def __init__(self, platform: str, id: int):
-        self.platform = platform
-        self.id = id
-
-    @property
-    def device_kind(self) -> str:
-        return self.platform
-
-    @property
-    def process_index(self) -> int:
-        return 0
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}(platform={self.platform!r}, id={self.id})"
-
-    def __str__(self) -> str:
-        return f"{self.platform}:{self.id}"
-
-
-_CPU = Device("cpu", 0)
-
-
 @api_boundary
 def devices(backend: str | None = None) -> list[Device]:
     """The devices of a backend; None means the default one, the CPU.
@@ -204,7 +178,7 @@ def devices(backend: str | None = None) -> list[Device]:
     """
     if backend not in (None, "cpu"):
         raise ArgumentError(f"devices: there is no backend {backend!r} here, only 'cpu'.")
-    return [_CPU]
+    return [CPU]
 
 
 local_devices = devices
@@ -223,12 +197,34 @@ def default_backend() -> str:
 
 
 @api_boundary
-def device_put(x: Any, device: Any = None, *, donate: bool = False, may_alias: Any = None) -> Any:
-    """The arrays of a pytree on a device, copied from memory that others can write."""
-    return tree.map(lambda leaf: as_array(leaf, "device_put"), x)
+def device_put(
+    x: Any, device: Any = None, *, src: Any = None, donate: Any = False, may_alias: Any = None
+) -> Any:
+    """The arrays of a pytree on a device, copied from memory that others can write.
+
+    Args:
+        x: a pytree of arrays and numbers.
+        device: a device of `devices()`, a sharding, a PartitionSpec for the mesh of the context, or
+            a tree of them that is a prefix of x; None leaves arrays where they are.
+        src, donate, may_alias: accepted for JAX's programs.
+
+    Raises:
+        ArgumentError: there is no such device. ShapeError: a sharding does not fit an array.
+
+    Example:
+        >>> mesh = mgefn.make_mesh((1,), ("batch",))
+        >>> x = mgefn.device_put(mnp.ones(4), mgefn.NamedSharding(mesh, mgefn.P("batch")))
+        >>> x.sharding.spec
+        PartitionSpec('batch')
+    """
+    return placed("device_put", x, device, array_with_sharding)
 
 
 @api_boundary
 def device_get(x: Any) -> Any:
-    """The arrays of a pytree as NumPy arrays (read-only views)."""
-    return tree.map(lambda leaf: np.asarray(leaf) if isinstance(leaf, Array) else leaf, x)
+    """The arrays of a pytree as NumPy arrays (read-only views); random keys stay as they are."""
+
+    def get(leaf: Any) -> Any:
+        return np.asarray(leaf) if isinstance(leaf, Array) and leaf.dtype.names is None else leaf
+
+    return tree.map(get, x)

@@ -21,6 +21,7 @@ import numpy as np
 from mgefn import dtypes, tree
 from mgefn.api.derivatives import abstract
 from mgefn.api.flat import FlatFunction, checked_function, leaves_as_arrays
+from mgefn.api.placement import with_checked_shardings
 from mgefn.config import config
 from mgefn.core.array import ConcreteArray, DonatedBuffer, as_array, is_arraylike, scalar
 from mgefn.core.array_methods import Array
@@ -113,6 +114,7 @@ class JitFunction:
         donate_argnames: Iterable[str] | str | None,
         keep_unused: bool,
         inline: bool,
+        backend: str | None = None,
     ):
         checked_function("jit", fun)
         functools.update_wrapper(self, fun)
@@ -133,6 +135,12 @@ class JitFunction:
                 "one has no memory to give. Drop one of the two."
             )
         self._inline = inline
+        if backend not in (None, "cpu", "llvm", "numpy"):
+            raise ArgumentError(
+                f"{self._about}: backend must be 'cpu', 'llvm' or 'numpy', got {backend!r}. Leave "
+                "it out for the default."
+            )
+        self._backend = None if backend == "cpu" else backend
         self._plain = not (
             self._static_nums or self._static_names or self._donate_nums or self._donate_names
         )
@@ -337,8 +345,11 @@ class JitFunction:
 
         flat = FlatFunction(call, in_tree, self._about)
         closed, captured = trace(flat, avals, self._about, self._name)
-        n = len(captured)
-        return Entry(closed, flat.out_tree, (False,) * n + donated), captured
+        given = (False,) * len(captured) + donated
+        if self._backend is None:
+            return Entry(closed, flat.out_tree, given), captured
+        with config.override(jit_backend=self._backend):
+            return Entry(closed, flat.out_tree, given), captured
 
     # -- donation -------------------------------------------------------------------------------
 
@@ -759,9 +770,33 @@ class Compiled(_Stage):
         """Bytes that a call needs; see compiler/program.py's MemoryAnalysis."""
         return self._entry.executable.memory_analysis()
 
+    @api_boundary
     def as_text(self, dialect: str | None = None) -> str:
-        """The compiled program, one step a line."""
-        return self._entry.executable.as_text()
+        """The compiled program, one step a line.
+
+        Args:
+            dialect: None; or "llvm" or "asm" for the code of its native kernels.
+        """
+        if dialect not in (None, "llvm", "asm"):
+            raise ArgumentError(
+                f"as_text: dialect must be None, 'llvm' or 'asm', got {dialect!r}. Pass one of "
+                "them."
+            )
+        return self._entry.executable.as_text(dialect)
+
+    def report(self) -> Any:
+        """How each step runs: a native kernel, or what else and why; operations and bytes moved.
+
+        Returns:
+            A ProgramReport (compiler/report.py), which prints as a table; `native_calls` counts
+            the calls from Python into native code.
+
+        Example:
+            >>> f = mgefn.jit(lambda x: mnp.tanh(x) * 2)
+            >>> f.lower(mnp.ones(3)).compile().report().native_calls
+            1
+        """
+        return self._entry.executable.report()
 
 
 class ShapeDtypeStruct:
@@ -802,7 +837,9 @@ class ShapeDtypeStruct:
         return hash((self.shape, self.dtype))
 
     def __repr__(self) -> str:
-        return f"ShapeDtypeStruct(shape={self.shape}, dtype={self.dtype.name})"
+        plain = self.dtype.names is None
+        name = self.dtype.name if plain else dtypes.short_name(self.dtype)
+        return f"ShapeDtypeStruct(shape={self.shape}, dtype={name})"
 
 
 @api_boundary
@@ -810,6 +847,8 @@ def jit(
     fun: Callable[..., Any] | None = None,
     /,
     *,
+    in_shardings: Any = None,
+    out_shardings: Any = None,
     static_argnums: int | Sequence[int] | None = None,
     static_argnames: str | Iterable[str] | None = None,
     donate_argnums: int | Sequence[int] | None = None,
@@ -818,16 +857,22 @@ def jit(
     device: Any = None,
     backend: str | None = None,
     inline: bool = False,
+    compiler_options: dict[str, Any] | None = None,
 ) -> Any:
     """Compile a function: it is traced once per signature and then runs as one program.
 
     Args:
         fun: a pure function of arrays, with pytrees in and out. Left out, `jit` gives a decorator.
+        in_shardings, out_shardings: how the positional arguments that are not static, and the
+            results, are spread over devices: shardings, PartitionSpecs for the mesh of the context,
+            None, or trees of them that are prefixes. They are checked; there is one device.
         static_argnums, static_argnames: arguments that are Python values to the function: hashable,
             and each new value is a new signature.
         donate_argnums, donate_argnames: arguments whose memory the outputs may take. A donated
             array can't be used again.
-        keep_unused, device, backend: accepted for JAX's programs.
+        backend: "llvm" (native code) or "numpy" (its kernels one by one); None or "cpu": what
+            `mgefn.config.jit_backend` says.
+        keep_unused, device, compiler_options: accepted for JAX's programs.
         inline: dissolve the call into a program that calls it.
 
     Returns:
@@ -835,6 +880,7 @@ def jit(
 
     Raises:
         StaticArgumentError: a static argument is not hashable.
+        TreeError, ShapeError: shardings do not fit the arguments or results.
         TracerBoolConversionError: the function asks for a value that is not known while tracing.
 
     Example:
@@ -849,7 +895,16 @@ def jit(
         donate_argnames,
         keep_unused,
         inline,
+        backend,
     )
-    if fun is None:
-        return api_boundary(lambda f: JitFunction(f, *options))
-    return JitFunction(fun, *options)
+
+    def jitted(f: Callable[..., Any]) -> JitFunction:
+        made = JitFunction(f, *options)
+        if in_shardings is None and out_shardings is None:
+            return made
+        checked = with_checked_shardings(
+            f"jit({fun_name(f)})", f, made._static_nums, in_shardings, out_shardings
+        )
+        return JitFunction(checked, *options)
+
+    return api_boundary(jitted) if fun is None else jitted(fun)

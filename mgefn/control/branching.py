@@ -62,7 +62,7 @@ INT32 = np.dtype(np.int32)
 
 # operands: the index, int32 of rank 0 in [0, number of branches), then those of the branches.
 # params: branches, ClosedJaxprs of equal input and output types
-cond_p = Primitive("cond", weak_result=False)
+cond_p = Primitive("cond", weak_result=False, moves=True)
 
 _NO_OPERAND: Any = object()
 
@@ -500,7 +500,7 @@ def masked_by(taken: Any, operands: Sequence[Any], batched: Flags) -> list[Any]:
     masked = []
     for x, b in zip(operands, batched, strict=True):
         if b:
-            # A tangent of a linear program may not pass stop_gradient, and for it zero will do.
+            # For a tangent zero will do, which needs no equation.
             if x.__class__ is LinearTracer:
                 other = zeros(ShapedArray(x.shape[1:], x.dtype))
             else:

@@ -38,10 +38,12 @@ _NUMPY_ERRSTATE = {"divide": "warn", "over": "warn", "under": "ignore", "invalid
 
 # params of the first two: callback, (*arrays) -> list of results; avals, of the outputs; name.
 # pure_callback: vmap_method. io_callback: ordered.
-pure_callback_p = Primitive("pure_callback", weak_result=False)
-io_callback_p = Primitive("io_callback", weak_result=False, effect=True)
+pure_callback_p = Primitive("pure_callback", weak_result=False, moves=True)
+io_callback_p = Primitive("io_callback", weak_result=False, effect=True, moves=True)
 # params: callback; ordered; name. No outputs.
-debug_callback_p = Primitive("debug_callback", constant=True, weak_result=False, effect=True)
+debug_callback_p = Primitive(
+    "debug_callback", constant=True, weak_result=False, effect=True, moves=True
+)
 
 
 def _read_only(x: Any) -> np.ndarray:

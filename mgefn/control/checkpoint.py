@@ -54,7 +54,7 @@ _CACHE_BOUND = 256  # signatures kept per checkpointed function
 
 # -- checkpoint_name ------------------------------------------------------------------------------
 
-name_p = Primitive("name", linear=True, view=True)  # params: name
+name_p = Primitive("name", linear=True, view=True, moves=True)  # params: name
 
 
 @api_boundary
@@ -100,7 +100,7 @@ def _name_batch(args, bdims, *, name):
 
 # Any number of operands, given back as they are; the compiler sees new values in them.
 optimization_barrier_p = Primitive(
-    "optimization_barrier", linear=True, weak_result=False, opaque=True
+    "optimization_barrier", linear=True, weak_result=False, opaque=True, moves=True
 )
 
 optimization_barrier_p.barrier = True
@@ -156,7 +156,7 @@ def barrier_kernel(*arrays: Any, outs: tuple = ()) -> tuple:
 # -- remat ----------------------------------------------------------------------------------------
 
 # params: jaxpr; policy, a function or None for saving nothing; prevent_cse; name
-remat_p = Primitive("checkpoint", weak_result=False)
+remat_p = Primitive("checkpoint", weak_result=False, moves=True)
 
 
 @remat_p.def_evaluate

@@ -181,7 +181,7 @@ init_error = Error(_code(0), (), ())
 
 # operands: a code, and the values of all sites; each with `lead` batch dimensions in front.
 # params: sites; lead; debug, whether nothing happens without checkify
-check_p = Primitive("check", constant=True, weak_result=False, effect=True)
+check_p = Primitive("check", constant=True, weak_result=False, effect=True, moves=True)
 check_p.no_rule("transpose", "it has no outputs")
 
 

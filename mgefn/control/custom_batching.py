@@ -30,7 +30,7 @@ from mgefn.interpreters.staging import trace
 
 # params: jaxpr; rule, (axis size, flags of the operands, operands) -> (outs, flags of the outs);
 # n_captured, how many leading operands the function closed over; name
-custom_vmap_p = Primitive("custom_vmap_call", weak_result=False)
+custom_vmap_p = Primitive("custom_vmap_call", weak_result=False, moves=True)
 
 
 class custom_vmap:

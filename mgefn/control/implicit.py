@@ -43,7 +43,7 @@ from mgefn.ops.shaping import zeros
 # params: jaxprs, the four programs (consts, x) -> y, the last two None where there is no
 # transposed solver; n_consts, how many each has. The outputs of the solvers beyond those like b are
 # auxiliary data.
-linear_solve_p = Primitive("custom_linear_solve", weak_result=False)
+linear_solve_p = Primitive("custom_linear_solve", weak_result=False, moves=True)
 
 
 def _check_like(about: str, fun: Callable[..., Any], what: str, want: Any, got: Staged) -> None:

@@ -25,7 +25,7 @@ from mgefn.interpreters.staging import trace
 
 # operands: residuals, then linear ones. params: jaxpr, of these operands; transposed, of the
 # residuals and the cotangents of jaxpr's outputs; n_residuals; name
-linear_call_p = Primitive("linear_call", weak_result=False)
+linear_call_p = Primitive("linear_call", weak_result=False, moves=True)
 
 
 @api_boundary

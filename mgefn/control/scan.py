@@ -71,7 +71,7 @@ from mgefn.ops.shaping import (
 )
 
 # params: jaxpr; length; reverse; num_consts; num_carry
-scan_p = Primitive("scan", weak_result=False)
+scan_p = Primitive("scan", weak_result=False, moves=True)
 
 DONATED = 4096  # bytes of a carry from which a step may write over the former one
 

@@ -17,6 +17,7 @@ from mgefn import dtypes
 from mgefn.config import config
 from mgefn.core.array_methods import Array
 from mgefn.core.avals import ShapedArray
+from mgefn.core.devices import Sharding, SingleDeviceSharding
 from mgefn.errors import (
     ArgumentError,
     DonatedBufferError,
@@ -55,16 +56,22 @@ class DonatedBuffer:
         return self._raise()
 
 
+def _holds_keys(data: np.ndarray) -> bool:
+    """Are the elements random keys? They and float0 are the dtypes with fields."""
+    return data.dtype.names is not None and dtypes.is_key(data.dtype)
+
+
 class ConcreteArray(Array):
     """An array whose values are known: `_data` is the NumPy array that holds them."""
 
-    __slots__ = ("__weakref__", "_data", "_exact", "_weak")
+    __slots__ = ("__weakref__", "_data", "_exact", "_sharding", "_weak")
 
     _data: np.ndarray
     _weak: bool
     # The Python number that a weak array of rank 0 stands for. It is set by `scalar` only: where
     # the array meets a wider dtype, the number is taken anew and not its rounded value.
     _exact: Any
+    _sharding: Sharding  # set by device_put only
 
     def __init__(self, data: np.ndarray, weak: bool = False):
         self._data = data
@@ -96,12 +103,9 @@ class ConcreteArray(Array):
         return self._weak
 
     @property
-    def device(self) -> Any:
-        """Where the buffer lives: the name of a device, "cpu" for NumPy's."""
-        return "cpu"
-
-    def devices(self) -> set[Any]:
-        return {self.device}
+    def sharding(self) -> Sharding:
+        """How the array is spread over devices: as `device_put` was told, else on one."""
+        return getattr(self, "_sharding", None) or SingleDeviceSharding()
 
     def is_deleted(self) -> bool:
         """Was the buffer donated to a compiled call?"""
@@ -121,6 +125,8 @@ class ConcreteArray(Array):
     @api_boundary
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         data = self._data
+        if _holds_keys(data):
+            raise self._key_misused("numpy.asarray")
         if dtype is not None and np.dtype(dtype) != data.dtype:
             if copy is False:
                 raise ArgumentError(
@@ -147,7 +153,15 @@ class ConcreteArray(Array):
     def __reduce__(self) -> Any:
         return _rebuild, (np.array(self._data), self._weak)
 
+    def _key_misused(self, what: str) -> DTypeError:
+        return DTypeError(
+            f"{what}: needs numbers, got the random keys {self.aval}. Draw numbers with them, or "
+            "take their words with random.key_data."
+        )
+
     def _scalar(self, kind: str) -> Any:
+        if _holds_keys(self._data):
+            raise self._key_misused(kind)
         if self._data.ndim:
             raise ArgumentError(
                 f"{kind}: needs an array of rank 0, got {self.aval}. Index or reduce it first."
@@ -157,6 +171,8 @@ class ConcreteArray(Array):
     def __bool__(self) -> bool:
         try:
             data = self._data
+            if _holds_keys(data):
+                raise self._key_misused("bool")
             if data.size == 1:
                 return bool(data)
             if data.size == 0:
@@ -171,16 +187,23 @@ class ConcreteArray(Array):
             leave_api(e)
             raise
 
+    def _real(self, what: str) -> Any:
+        if self._data.dtype.kind == "c":
+            raise DTypeError(
+                f"{what}: needs a real number, got {self.aval}. Take x.real, or use complex(x)."
+            )
+        return self._scalar(what)
+
     def __int__(self) -> int:
         try:
-            return int(self._scalar("int"))
+            return int(self._real("int"))
         except BaseException as e:
             leave_api(e)
             raise
 
     def __float__(self) -> float:
         try:
-            return float(self._scalar("float"))
+            return float(self._real("float"))
         except BaseException as e:
             leave_api(e)
             raise
@@ -203,6 +226,8 @@ class ConcreteArray(Array):
 
     @api_boundary
     def item(self, *args: int) -> Any:
+        if _holds_keys(self._data):
+            raise self._key_misused("item")
         if not args and self._data.size != 1:
             raise ArgumentError(
                 f"item: needs an array of one element, got {self.aval}. Index it first, or use "
@@ -214,6 +239,8 @@ class ConcreteArray(Array):
     @api_boundary
     def tolist(self) -> Any:
         data = self._data
+        if _holds_keys(data):
+            raise self._key_misused("tolist")
         return data.astype(np.float32).tolist() if data.dtype.kind == "V" else data.tolist()
 
     @api_boundary
@@ -231,6 +258,9 @@ class ConcreteArray(Array):
             return "Array(<donated or deleted>)"
         prefix = "Array("
         data = self._data
+        if _holds_keys(data):
+            name = dtypes.short_name(data.dtype)
+            return f"Array({data.shape}, dtype={name}) overlaying:\n{_words(data)}"
         body = np.array2string(data, separator=", ", prefix=prefix)
         if data.size == 0:
             body = f"[], shape={data.shape}"
@@ -238,15 +268,20 @@ class ConcreteArray(Array):
         return f"{prefix}{body}, dtype={data.dtype.name}{weak})"
 
     def __str__(self) -> str:
-        if type(self._data) is DonatedBuffer:
+        if type(self._data) is DonatedBuffer or _holds_keys(self._data):
             return repr(self)
         return str(self._data)
 
     @api_boundary
     def __format__(self, spec: str) -> str:
-        if self._data.ndim == 0:
+        if self._data.ndim == 0 and self._data.dtype.names is None:
             return format(self._data[()].item() if spec else self._data[()], spec)
         return format(str(self) if not spec else self._data, spec)
+
+
+def _words(data: np.ndarray) -> np.ndarray:
+    """The words of keys, in a last dimension."""
+    return np.asarray(data, order="C").reshape((*data.shape, 1)).view(np.uint32)
 
 
 def _rebuild(data: np.ndarray, weak: bool) -> ConcreteArray:

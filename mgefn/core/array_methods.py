@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from mgefn.core.devices import CPU, Device, Shard, Sharding, SingleDeviceSharding
 from mgefn.errors import ArgumentError, api_boundary, leave_api
 
 METHODS: dict[str, Callable[..., Any]] = {}
@@ -191,9 +192,43 @@ class Array:
         return METHODS["array_namespace"](api_version)
 
     @property
-    def device(self) -> Any:
-        """Where the values live: the name of a device."""
-        return "cpu"
+    def device(self) -> Device:
+        """Where the values live."""
+        return CPU
+
+    def devices(self) -> set[Device]:
+        """The devices that hold a part of the array."""
+        return {CPU}
+
+    @property
+    def sharding(self) -> Sharding:
+        """How the array is spread over devices."""
+        return SingleDeviceSharding()
+
+    @property
+    def is_fully_addressable(self) -> bool:
+        """Does this process reach all of the array?"""
+        return True
+
+    @property
+    def is_fully_replicated(self) -> bool:
+        """Does each device hold the whole array?"""
+        return True
+
+    @property
+    def addressable_shards(self) -> list[Shard]:
+        """The parts of the array in this process: one, the whole."""
+        return [Shard(self, CPU, (slice(None),) * self.ndim)]
+
+    @property
+    def global_shards(self) -> list[Shard]:
+        """The parts of the array on all devices: one, the whole."""
+        return self.addressable_shards
+
+    @api_boundary
+    def addressable_data(self, index: int) -> Array:
+        """The part of the array with this number in this process."""
+        return self.addressable_shards[index].data
 
     @api_boundary
     def to_device(self, device: Any, *, stream: Any = None) -> Array:

@@ -241,6 +241,8 @@ class Names:
 
 def _atom_text(a: Atom, names: Names) -> str:
     if isinstance(a, Literal):
+        if a.aval.dtype.names is not None:
+            return f"key:{_aval_text(a.aval)}"
         value = a.value.item() if a.aval.dtype.kind in "biufc" else float(a.value)
         return f"{value}:{_aval_text(a.aval)}"
     return names(a)
@@ -256,7 +258,7 @@ def _param_text(value: Any, indent: int) -> str:
     if isinstance(value, tuple) and any(isinstance(v, ClosedJaxpr) for v in value):
         return "(" + ", ".join(_param_text(v, indent) for v in value) + ")"
     if isinstance(value, np.dtype):
-        return dtypes.short_name(value) if value.names is None else "float0"
+        return dtypes.short_name(value)
     if callable(value) and hasattr(value, "__name__"):
         return value.__name__
     return str(value)

@@ -23,9 +23,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
+from mgefn import dtypes
 from mgefn.core.avals import ShapedArray
 from mgefn.core.interpreter import base, state
-from mgefn.errors import UnsupportedError
+from mgefn.errors import DTypeError, UnsupportedError
 
 RULE_KINDS = ("abstract_eval", "jvp", "transpose", "batch")
 
@@ -48,6 +51,8 @@ class Primitive:
         weak_result: its outputs are weak where all its operands are.
         collective: its param axis_name names a mapped axis, whose map must read it even where no
             operand is mapped.
+        moves: it moves elements or hands them on and computes nothing with them, so it takes those
+            of any dtype, random keys included.
         called: what users call it, for messages: the name of its public function, where that is
             not `name`.
     """
@@ -66,6 +71,7 @@ class Primitive:
         opaque: bool = False,
         weak_result: bool = True,
         collective: bool = False,
+        moves: bool = False,
         called: str | None = None,
     ):
         self.name = name
@@ -80,6 +86,7 @@ class Primitive:
         self.opaque = opaque
         self.weak_result = weak_result
         self.collective = collective
+        self.moves = moves
         self.abstract_eval: Callable[..., tuple[ShapedArray, ...]] | None = None
         # (weak types of the operands, params) -> weak type of the outputs, where the rule that
         # weak_result stands for is not the primitive's.
@@ -152,6 +159,8 @@ class Primitive:
         """The types of the outputs, weak types included."""
         if self.abstract_eval is None:
             raise UnsupportedError(self._hole("abstract_eval"))
+        if not self.moves:
+            self.check_no_keys([a.dtype for a in avals])
         outs = self.abstract_eval(*avals, **params)
         if self.weak_result and avals:
             for a in avals:
@@ -159,6 +168,15 @@ class Primitive:
                     return outs
             return tuple(ShapedArray(o.shape, o.dtype, True) for o in outs)
         return outs
+
+    def check_no_keys(self, operands: Sequence[np.dtype]) -> None:
+        """Raise where an operand is an array of random keys, which are no numbers."""
+        for dtype in operands:
+            if dtype.names is not None and dtypes.is_key(dtype):
+                raise DTypeError(
+                    f"{self.called}: needs numbers, got random keys. Draw numbers with them, or "
+                    "take their words with random.key_data."
+                )
 
     # -- rules ------------------------------------------------------------------------------
 

@@ -44,6 +44,8 @@ def evaluate(primitive: Primitive, args: tuple, params: dict[str, Any]) -> tuple
             _explain(primitive, args, params)
             raise
         return (ConcreteArray(out if out.__class__ is _ndarray else np.asarray(out), weak),)
+    if not primitive.moves:
+        primitive.check_no_keys([b.dtype for b in buffers])
     if primitive.evaluate is not None:
         with interpreter_set_to(None):
             return primitive.evaluate(args, params)

@@ -27,7 +27,7 @@ from mgefn.interpreters.staging import StagingInterpreter
 from mgefn.interpreters.transposition import transpose_jaxpr
 
 # params: jaxpr, a ClosedJaxpr; name, what it is called; inline, whether staging dissolves it
-jit_p = Primitive("jit", weak_result=False)
+jit_p = Primitive("jit", weak_result=False, moves=True)
 
 
 @jit_p.def_evaluate

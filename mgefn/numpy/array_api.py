@@ -16,6 +16,7 @@ import numpy as np
 
 from mgefn import dtypes
 from mgefn.core.array_methods import Array, method
+from mgefn.core.devices import CPU, Device
 from mgefn.errors import ArgumentError, api_boundary
 from mgefn.numpy.creation import check_device
 from mgefn.numpy.introspection import isdtype
@@ -83,13 +84,13 @@ class NamespaceInfo:
         """
         return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 64}
 
-    def default_device(self) -> str:
+    def default_device(self) -> Device:
         """Where new arrays live."""
-        return "cpu"
+        return CPU
 
-    def devices(self) -> list[str]:
+    def devices(self) -> list[Device]:
         """All that `device=` may be."""
-        return ["cpu"]
+        return [CPU]
 
     @api_boundary
     def default_dtypes(self, *, device: Any = None) -> dict[str, np.dtype]:

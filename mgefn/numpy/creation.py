@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from mgefn import dtypes
-from mgefn.core.array import ConcreteArray, as_array, is_arraylike, owned
+from mgefn.core.array import ConcreteArray, as_array, described, is_arraylike, owned
 from mgefn.core.array_methods import Array, ArrayLike, DTypeLike, Shape, method
 from mgefn.core.avals import ShapedArray
+from mgefn.core.devices import checked_place
 from mgefn.core.interpreter import quietly, state
 from mgefn.core.tracer import Tracer
 from mgefn.errors import (
@@ -102,6 +103,9 @@ def asarray(
 
     A Python number gives a weak array, which takes the dtype of what it meets.
 
+    Raises:
+        ArgumentError: copy is False, and a is no array or one of another dtype than asked for.
+
     Example:
         >>> mnp.asarray(2.0) * mnp.ones(2, mnp.float16)
         Array([2., 2.], dtype=float16)
@@ -111,6 +115,11 @@ def asarray(
         if order not in (None, "C", "F", "A", "K"):
             raise ArgumentError(f"array: order must be 'C', 'F', 'A' or 'K', got {order!r}.")
         new = None if dtype is None else dtypes.canonical(dtype)
+        if copy is False and not (isinstance(a, Array) and new in (None, a.dtype)):
+            raise ArgumentError(
+                f"asarray: copy=False needs an array{f' of dtype {new}' if new else ''}, got "
+                f"{described(a)}. Leave copy out, or use from_dlpack."
+            )
         if isinstance(a, (list, tuple, range)):
             return _from_nested(a, new)
         if new is None:
@@ -150,8 +159,8 @@ def _cast(x: Any, dtype: np.dtype) -> Any:
 
 def check_device(name: str, device: Any) -> None:
     """Raise unless the device, or None, is the one there is."""
-    if device is not None and str(device).partition(":")[0].lower() != "cpu":
-        raise ArgumentError(f"{name}: device must be None or 'cpu', got {device!r}. Leave it out.")
+    if device is not None:
+        checked_place(name, device)
 
 
 def _from_nested(values: Any, dtype: np.dtype | None) -> Array:
@@ -209,7 +218,7 @@ def _from_leaves(leaves: list[Any], shape: tuple[int, ...], dtype: np.dtype | No
                 "Broadcast them first."
             )
     arrays = [_cast(a, dtype) for a in arrays]
-    if any(isinstance(a, Tracer) for a in arrays):
+    if dtypes.is_key(dtype) or any(isinstance(a, Tracer) for a in arrays):
         rows = [reshape(a, (1, *inner)) for a in arrays]
         return reshape(concatenate_p.bind1(*rows, dimension=0), shape + inner)
     stacked = np.array([np.asarray(a) for a in arrays], dtype)

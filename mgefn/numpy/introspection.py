@@ -47,8 +47,8 @@ def size(a: ArrayLike, axis: int | tuple[int, ...] | None = None) -> int:
 
 @api_boundary
 def isscalar(element: Any) -> bool:
-    """Is it a number, or an array of rank 0?"""
-    return isinstance(element, (np.generic, bool, int, float, complex)) or (
+    """Is it a number, a string, or an array of rank 0?"""
+    return isinstance(element, (np.generic, bool, int, float, complex, str, bytes)) or (
         isinstance(element, (Array, np.ndarray)) and element.ndim == 0
     )
 

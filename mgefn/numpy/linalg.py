@@ -528,12 +528,16 @@ def slogdet(a: ArrayLike, *, method: str | None = None) -> SlogdetResult:
     steps = broadcasted_iota(pivots.dtype, pivots.shape, pivots.ndim - 1)
     exchanges = reductions.sum((pivots != steps).astype(pivots.dtype), -1)
     parity = (1 - 2 * (exchanges % 2)).astype(x.dtype)
-    size = absolute(diagonals)
+    # Not by abs, whose slope at 0 is 0: it would hide that at a singular matrix there is no
+    # derivative.
     if dtypes.is_complex(x.dtype):
+        size = absolute(diagonals)
         signs = diagonals / convert(where(size == 0, 1, size), x.dtype)
+        logs = real(log(diagonals))
     else:
         signs = sign(diagonals)
-    return SlogdetResult(reductions.prod(signs, -1) * parity, reductions.sum(log(size), -1))
+        logs = log(where(diagonals < 0, -diagonals, diagonals))
+    return SlogdetResult(reductions.prod(signs, -1) * parity, reductions.sum(logs, -1))
 
 
 @api_boundary
@@ -558,7 +562,7 @@ def matrix_rank(
         raise ArgumentError("matrix_rank: takes tol or rtol, got both. Drop one.")
     (x,) = promoted("matrix_rank", (M,), inexact=True)
     if x.ndim < 2:
-        return METHODS["any"](x != 0).astype(np.int32)
+        return METHODS["any"](x != 0).astype(dtypes.default_int())
     s = svd(x, full_matrices=False, compute_uv=False, hermitian=hermitian)
     if not s.shape[-1]:
         return reductions.sum((s > 0).astype(np.int32), -1)

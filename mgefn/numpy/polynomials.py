@@ -113,10 +113,27 @@ def polyint(p: ArrayLike, m: int = 1, k: ArrayLike | None = None) -> Array:
 
 @api_boundary
 def poly(seq_of_zeros: ArrayLike) -> Array:
-    """The coefficients of the polynomial with these zeros, the highest power first."""
+    """The coefficients of the polynomial with these zeros, the highest power first.
+
+    Args:
+        seq_of_zeros: shape (n,), the zeros; or (n, n), a matrix, whose eigenvalues are the zeros:
+            the coefficients of its characteristic polynomial, which are complex.
+
+    Returns:
+        Array of shape (n + 1,).
+
+    Raises:
+        ShapeError: it is neither a vector nor a square matrix.
+
+    Example:
+        >>> mnp.poly(mnp.array([1.0, 2.0]))
+        Array([ 1., -3.,  2.], dtype=float32)
+    """
     z = _float("poly", seq_of_zeros)
+    if z.ndim == 2 and z.shape[0] == z.shape[1] and z.shape[0] > 0:
+        z = linalg.eigvals(z)
     if z.ndim != 1:
-        raise ShapeError(f"poly: needs a vector of zeros, got {z.aval}.")
+        raise ShapeError(f"poly: needs a vector of zeros or a square matrix, got {z.aval}.")
     c = ones_like(z, shape=(1,))
     for i in range(z.shape[0]):
         root = slice_in_dim(z, i, i + 1)

@@ -112,7 +112,7 @@ def unique(
     if differ.ndim > 1:
         differ = reductions.any(differ, tuple(range(1, differ.ndim)))
     first = concatenate([ones((builtins.min(n, 1),), np.bool_), differ])[:n]
-    number = cumsum(first.astype(np.int32)) - 1
+    number = cumsum(first.astype(dtypes.default_int())) - 1
     length = int(first.sum()) if size is None else operator.index(size)
     (places,) = nonzero(first, size=length, fill_value=0)
     values = (
@@ -126,7 +126,7 @@ def unique(
     if return_index:
         out.append(take(order, places, 0, mode="clip"))
     if return_inverse:
-        out.append(reshape(zeros((n,), np.int32).at[order].set(number), inverse_shape))
+        out.append(reshape(zeros((n,), number.dtype).at[order].set(number), inverse_shape))
     if return_counts:
         out.append(bincount(number, length=length))
     return out[0] if len(out) == 1 else tuple(out)

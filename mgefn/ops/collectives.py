@@ -103,6 +103,7 @@ def _collective(
     pass_on: Any = None,
     linear: bool = False,
     constant: bool = False,
+    moves: bool = False,
 ) -> Any:
     """A primitive with params axis_name and axis_size.
 
@@ -112,11 +113,17 @@ def _collective(
             bdim None where all its examples are the same.
         pass_on: params -> params for the primitive on x with another map's dimension in front;
             None: no param counts dimensions.
-        linear, constant: fields of the primitive.
+        linear, constant, moves: fields of the primitive.
     """
     # Opaque: the axis is unknown to the compiler, so it must leave the equation alone.
     primitive = Primitive(
-        name, opaque=True, collective=True, weak_result=False, linear=linear, constant=constant
+        name,
+        opaque=True,
+        collective=True,
+        weak_result=False,
+        linear=linear,
+        constant=constant,
+        moves=moves,
     )
 
     @primitive.def_batch_call
@@ -209,7 +216,9 @@ def _resolve_all_gather(x, bdim, size, *, axis_name, axis_size, dimension):
     return moveaxis(_whole(x, bdim, size), 0, dimension), None
 
 
-all_gather_p = _collective("all_gather", _resolve_all_gather, _shift("dimension"), linear=True)
+all_gather_p = _collective(
+    "all_gather", _resolve_all_gather, _shift("dimension"), linear=True, moves=True
+)
 
 
 @all_gather_p.def_abstract_eval
@@ -258,7 +267,7 @@ def _resolve_all_to_all(x, bdim, size, *, axis_name, axis_size, split, concat):
 
 
 all_to_all_p = _collective(
-    "all_to_all", _resolve_all_to_all, _shift("split", "concat"), linear=True
+    "all_to_all", _resolve_all_to_all, _shift("split", "concat"), linear=True, moves=True
 )
 
 
@@ -294,7 +303,7 @@ def _routed(x: Any, size: int, perm: tuple[tuple[int, int], ...]) -> Any:
     return where(mask, out, scalar(0, x.dtype))
 
 
-ppermute_p = _collective("ppermute", _resolve_ppermute, linear=True)
+ppermute_p = _collective("ppermute", _resolve_ppermute, linear=True, moves=True)
 
 
 @ppermute_p.def_abstract_eval

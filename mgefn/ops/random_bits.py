@@ -1,7 +1,11 @@
-"""Random bits from counters: the block function threefry2x32.
+"""Random bits from counters, by the block function threefry2x32, and what makes numbers of them.
 
 Keys are two words of 32 bits. The same key and counter give the same bits on every backend and in
 every order of evaluation.
+
+The `sampling_` primitives are log, log1p, exp, erf and erf_inv with their arithmetic fixed, so that
+the same bits give the same numbers, JAX's; `backends/numpy_kernels/sampling.py` says how. Elsewhere
+the functions of those names are the ones to use: they are faster, and more exact.
 
 Source: Salmon, Moraes, Dror, Shaw (2011), Parallel random numbers: as easy as 1, 2, 3, SC'11,
 doi:10.1145/2063384.2063405.
@@ -18,7 +22,14 @@ from mgefn.core.array import scalar
 from mgefn.core.avals import ShapedArray
 from mgefn.core.primitive import Primitive
 from mgefn.errors import DTypeError
-from mgefn.ops.elementwise import batch_elementwise, common_shape, convert, shift_right_logical_p
+from mgefn.ops.elementwise import (
+    FLOAT,
+    batch_elementwise,
+    common_shape,
+    convert,
+    elementwise,
+    shift_right_logical_p,
+)
 from mgefn.ops.shaping import iota, reshape
 
 UINT32 = np.dtype(np.uint32)
@@ -42,6 +53,23 @@ def _threefry2x32_abstract_eval(*avals: ShapedArray):
         )
     out = ShapedArray(common_shape("threefry2x32", avals), UINT32)
     return out, out
+
+
+sampling_log_p = elementwise("sampling_log", FLOAT, lambda y, x: 1 / x)
+sampling_log1p_p = elementwise("sampling_log1p", FLOAT, lambda y, x: 1 / (1 + x))
+sampling_exp_p = elementwise("sampling_exp", FLOAT, lambda y, x: y)
+sampling_erf_p = elementwise(
+    "sampling_erf", FLOAT, lambda y, x: (2 / math.sqrt(math.pi)) * sampling_exp_p.bind1(-(x * x))
+)
+# params: exact, whether float64 is worth fused operations
+sampling_erf_inv_p = elementwise(
+    "sampling_erf_inv",
+    FLOAT,
+    lambda y, x: (math.sqrt(math.pi) / 2) * sampling_exp_p.bind1(y * y),
+)
+
+# a * b + c, rounded once; in float64 nearly so
+sampling_fma_p = elementwise("sampling_fma", FLOAT, lambda y, a, b, c: b, lambda y, a, b, c: a, 1)
 
 
 def counters(shape: tuple[int, ...]) -> tuple[Any, Any]:

@@ -116,7 +116,7 @@ def result_shape(name: str, shapes: Sequence[tuple[int, ...]], avals: Sequence[A
 
 # params: shape; broadcast_dimensions, for each operand dimension the output dimension it becomes,
 # increasing. An operand dimension of size 1 is repeated.
-broadcast_in_dim_p = Primitive("broadcast_in_dim", linear=True, view=True)
+broadcast_in_dim_p = Primitive("broadcast_in_dim", linear=True, view=True, moves=True)
 
 
 def broadcast_in_dim(
@@ -238,7 +238,7 @@ def zeros(aval: ShapedArray) -> Any:
 
 # -- reshape --------------------------------------------------------------------------------------
 
-reshape_p = Primitive("reshape", linear=True, view=True)  # params: new_sizes
+reshape_p = Primitive("reshape", linear=True, view=True, moves=True)  # params: new_sizes
 
 
 @method("reshape")
@@ -361,7 +361,7 @@ reshape_p.merge = lambda first, second: second
 
 # -- transpose ------------------------------------------------------------------------------------
 
-transpose_p = Primitive("transpose", linear=True, view=True)  # params: permutation
+transpose_p = Primitive("transpose", linear=True, view=True, moves=True)  # params: permutation
 
 
 @method("transpose")
@@ -479,7 +479,7 @@ def matrix_transpose(x: ArrayLike, /) -> Array:
 
 # -- reverse --------------------------------------------------------------------------------------
 
-rev_p = Primitive("rev", linear=True, view=True)  # params: dimensions, increasing
+rev_p = Primitive("rev", linear=True, view=True, moves=True)  # params: dimensions, increasing
 
 
 @api_boundary
@@ -515,7 +515,7 @@ def flip(m: ArrayLike, axis: Axis | Sequence[int] = None) -> Array:
 
 # -- concatenate ----------------------------------------------------------------------------------
 
-concatenate_p = Primitive("concatenate", linear=True)  # params: dimension
+concatenate_p = Primitive("concatenate", linear=True, moves=True)  # params: dimension
 
 
 @concatenate_p.def_abstract_eval
@@ -569,7 +569,7 @@ def _concatenate_batch(args, bdims, *, dimension):
 # -- pad ------------------------------------------------------------------------------------------
 
 # params: padding_config, (low, high, interior) for each dimension; low and high may be negative
-pad_p = Primitive("pad", linear=True)
+pad_p = Primitive("pad", linear=True, moves=True)
 
 
 @pad_p.def_abstract_eval
@@ -645,7 +645,7 @@ def _pad_batch(args, bdims, *, padding_config):
 # -- slice ----------------------------------------------------------------------------------------
 
 # params: start_indices, limit_indices, strides (positive) per dimension
-slice_p = Primitive("slice", linear=True, view=True)
+slice_p = Primitive("slice", linear=True, view=True, moves=True)
 
 
 @api_boundary

@@ -58,9 +58,9 @@ def _in_front(args: Sequence[Any], bdims: Sequence[int | None]) -> list[Any]:
 
 # operands: x; index, integers in [0, size), of x's shape but for `dimension`. params: dimension;
 # unique, whether the positions along a line differ.
-take_along_p = Primitive("take_along", weak_result=False)
+take_along_p = Primitive("take_along", weak_result=False, moves=True)
 # The transpose: adds each element of x to its position in zeros of `size` along the dimension.
-put_along_p = Primitive("put_along", weak_result=False)
+put_along_p = Primitive("put_along", weak_result=False, moves=True)
 
 
 @take_along_p.def_abstract_eval

@@ -4,14 +4,17 @@
     key, subkey = mgefn.random.split(key)
     x = mgefn.random.normal(subkey, (3,))
 
-A key is an array of two uint32 words, or, for functions that map over keys by `vmap`, a batch of
-them. Use a key once, and split it for more. There is no global state.
+A key is an array of rank 0 and dtype `key<fry>`, or its two words of uint32, as `PRNGKey` gives
+them; functions map over arrays of keys by `vmap`. Use a key once, and split it for more. There is
+no global state.
 
-The numbers are those of jax.random for the same key (its implementation threefry2x32 with
-jax_threefry_partitionable, the default): bits, uniform, randint and permutation exactly, others up
-to the rounding of erf_inv, log and their kin. Distributions that accept or reject draws (gamma and
-what is made from it, poisson, binomial) compare such rounded numbers, so that a few in ten thousand
-elements may be other draws.
+The numbers are those of jax.random on a CPU for the same key (its implementation threefry2x32 with
+jax_threefry_partitionable, the default), whether drawn at once, in a jitted function or under vmap.
+Bits, integers, uniform and normal numbers in float32 and narrower, and what comes of them by log
+and exp, are equal to the last bit, so that draws which are accepted or rejected (poisson, binomial)
+are the same draws. Normal numbers in float64 differ by up to 3 units in the last place. Gamma
+numbers, and what is made of them, are the same draws and differ in their last digits, and where
+JAX's are zero because they would be subnormal.
 
 This file only names things. Keys stand in `keys`, uniform numbers in `uniforms`, and so on.
 """
@@ -54,6 +57,7 @@ from mgefn.random.keys import (
     fold_in,
     key,
     key_data,
+    key_dtype,
     key_impl,
     split,
     wrap_key_data,
@@ -84,6 +88,7 @@ __all__ = [
     "gumbel",
     "key",
     "key_data",
+    "key_dtype",
     "key_impl",
     "laplace",
     "loggamma",

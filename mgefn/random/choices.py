@@ -22,10 +22,10 @@ from mgefn.ops import reductions
 from mgefn.ops.cumulative import cumsum
 from mgefn.ops.elementwise import (
     convert,
-    log,
     promoted,
 )
 from mgefn.ops.indexing.select import take
+from mgefn.ops.random_bits import sampling_log_p
 from mgefn.ops.shaping import (
     canonical_shape,
     moveaxis,
@@ -143,7 +143,7 @@ def choice(
                 r = last * (1 - uniform(key, sizes, total.dtype))
                 index = convert(searchsorted(total, r), dtypes.default_int())
             else:
-                score = gumbel(key, (n,), weights.dtype, mode) + log(weights)
+                score = gumbel(key, (n,), weights.dtype, mode) + sampling_log_p.bind1(weights)
                 index = convert(top_k(score, draws)[1], dtypes.default_int())
         result = index if not x.ndim else take(x, index, i)
     return reshape(result, sizes if not x.ndim else x.shape[:i] + sizes + x.shape[i + 1 :])

@@ -15,27 +15,32 @@ from mgefn.errors import (
     api_boundary,
 )
 from mgefn.numpy.creation import asarray
-from mgefn.numpy.linalg import norm
 from mgefn.ops.elementwise import (
     abs,
     clip,
     convert,
-    exp,
-    log,
-    log1p,
     nextafter,
     power,
     sign,
     sqrt,
+    square,
     stop_gradient_leaf,
     tan,
     where,
 )
+from mgefn.ops.random_bits import (
+    sampling_erf_inv_p,
+    sampling_erf_p,
+    sampling_exp_p,
+    sampling_log1p_p,
+    sampling_log_p,
+)
 from mgefn.ops.shaping import (
     broadcast_to,
     canonical_shape,
+    reshape,
+    slice_in_dim,
 )
-from mgefn.ops.special import erf, erf_inv
 from mgefn.random.keys import row, split
 from mgefn.random.uniforms import (
     float_dtype,
@@ -46,6 +51,22 @@ from mgefn.random.uniforms import (
     uniform_pair,
 )
 
+_log, _log1p = sampling_log_p.bind1, sampling_log1p_p.bind1
+
+
+def over(x: Any, y: Any) -> Any:
+    """x / y; where y is stretched, by its reciprocal, as JAX's compiler does it."""
+    return x / y if x.shape == y.shape else x * (1 / y)
+
+
+def powers(x: Any, y: Any) -> Any:
+    """x**y; for float32 through float64, and so rounded once."""
+    y = asarray(y)
+    if x.dtype != np.float32 or (y.dtype != np.float32 and not y.weak_type):
+        return power(x, y)
+    wide = np.dtype(np.float64)
+    return convert(power(convert(x, wide), convert(y, wide)), x.dtype)
+
 
 @api_boundary
 def normal(key: ArrayLike, shape: Any = (), dtype: DTypeLike | None = None) -> Array:
@@ -55,7 +76,7 @@ def normal(key: ArrayLike, shape: Any = (), dtype: DTypeLike | None = None) -> A
 
     Example:
         >>> mgefn.random.normal(mgefn.random.key(0), (2,))
-        Array([1.622642 , 2.0252647], dtype=float32)
+        Array([1.6226422, 2.0252647], dtype=float32)
     """
     new = dtypes.default_float() if dtype is None else dtypes.canonical(dtype)
     sizes = canonical_shape("normal", shape)
@@ -67,10 +88,16 @@ def normal(key: ArrayLike, shape: Any = (), dtype: DTypeLike | None = None) -> A
     return _normal(key, sizes, float_dtype("normal", new))
 
 
-def _normal(key: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
+def _normal(key: Any, shape: tuple[int, ...], dtype: np.dtype, exact: bool = False) -> Any:
+    """Normal numbers; `exact`: float64 ones to the last place, for what would magnify an error."""
+    return scalar(math.sqrt(2), dtype) * _inverse(key, shape, dtype, exact)
+
+
+def _inverse(key: Any, shape: tuple[int, ...], dtype: np.dtype, exact: bool) -> Any:
+    """erf_inv of numbers in (-1, 1): normal numbers of variance 1/2."""
     low = np.nextafter(np.array(-1, dtype), np.array(0, dtype))
     u = uniform_of("normal", key, shape, dtype, ConcreteArray(np.asarray(low)), scalar(1, dtype))
-    return scalar(math.sqrt(2), dtype) * erf_inv(u)
+    return sampling_erf_inv_p.bind1(u, exact=exact)
 
 
 @api_boundary
@@ -86,8 +113,9 @@ def truncated_normal(
     sizes = result_shape("truncated_normal", shape, lower, upper)
     low, high = (convert(asarray(v), new) for v in (lower, upper))
     root2 = scalar(math.sqrt(2), new)
-    u = uniform_of("truncated_normal", key, sizes, new, erf(low / root2), erf(high / root2))
-    out = root2 * erf_inv(u)
+    bounds = (sampling_erf_p.bind1(v / root2) for v in (low, high))
+    u = uniform_of("truncated_normal", key, sizes, new, *bounds)
+    out = root2 * sampling_erf_inv_p.bind1(u, exact=False)
     # Rounding must not reach the bounds.
     inf = scalar(math.inf, new)
     return clip(
@@ -99,9 +127,8 @@ def truncated_normal(
 def exponential(key: ArrayLike, shape: Any = (), dtype: DTypeLike | None = None) -> Array:
     """Numbers from the exponential distribution with mean 1."""
     new = float_dtype("exponential", dtype)
-    return -log1p(
-        -uniform_of("exponential", key, canonical_shape("exponential", shape), new, 0.0, 1.0)
-    )
+    u = uniform_of("exponential", key, canonical_shape("exponential", shape), new, 0.0, 1.0)
+    return -_log1p(-u)
 
 
 @api_boundary
@@ -121,12 +148,12 @@ def gumbel(
     info = dtypes.finfo(new)
     if mode in (None, "low"):
         u = uniform_of("gumbel", key, sizes, new, scalar(float(info.tiny), new), scalar(1, new))
-        return -log(-log(u))
+        return -_log(-_log(u))
     if mode != "high":
         raise ArgumentError(f"gumbel: mode must be None, 'low' or 'high', got {mode!r}.")
     high, low = uniform_pair("gumbel", key, sizes, new)
     fine = high + scalar(2.0**-info.nmant, new) * low + scalar(float(info.tiny), new)
-    return -log(-log1p(-where(high >= 0.5, high, fine)))
+    return -_log(-_log1p(-where(high >= 0.5, high, fine)))
 
 
 @api_boundary
@@ -135,7 +162,7 @@ def laplace(key: ArrayLike, shape: Any = (), dtype: DTypeLike | None = None) -> 
     new = float_dtype("laplace", dtype)
     low = scalar(-1.0 + float(dtypes.finfo(new).epsneg), new)
     u = uniform_of("laplace", key, canonical_shape("laplace", shape), new, low, scalar(1, new))
-    return sign(u) * log1p(-abs(u))
+    return sign(u) * _log1p(-abs(u))
 
 
 @api_boundary
@@ -144,7 +171,7 @@ def logistic(key: ArrayLike, shape: Any = (), dtype: DTypeLike | None = None) ->
     new = float_dtype("logistic", dtype)
     low = scalar(float(dtypes.finfo(new).tiny), new)
     x = uniform_of("logistic", key, canonical_shape("logistic", shape), new, low, scalar(1, new))
-    return log(x) - log1p(-x)
+    return _log(x) - _log1p(-x)
 
 
 @api_boundary
@@ -162,9 +189,13 @@ def lognormal(
 ) -> Array:
     """e to the power of normal numbers of standard deviation sigma."""
     new = float_dtype("lognormal", dtype)
-    return exp(
-        normal(key, result_shape("lognormal", shape, sigma), new) * convert(asarray(sigma), new)
-    )
+    sizes = result_shape("lognormal", shape, sigma)
+    scale = convert(asarray(sigma), new)
+    if scale.shape:
+        return sampling_exp_p.bind1(_normal(key, sizes, new, exact=True) * scale)
+    # JAX's compiler multiplies the two factors first.
+    root2 = scalar(math.sqrt(2), new)
+    return sampling_exp_p.bind1(_inverse(key, sizes, new, exact=True) * (root2 * scale))
 
 
 @api_boundary
@@ -173,7 +204,8 @@ def pareto(
 ) -> Array:
     """Numbers from the Pareto distribution of scale 1 with the exponent b."""
     new = float_dtype("pareto", dtype)
-    return exp(exponential(key, result_shape("pareto", shape, b), new) / convert(asarray(b), new))
+    e = exponential(key, result_shape("pareto", shape, b), new)
+    return sampling_exp_p.bind1(over(e, convert(asarray(b), new)))
 
 
 @api_boundary
@@ -183,14 +215,17 @@ def rayleigh(
     """Numbers from the Rayleigh distribution: lengths of two-dimensional normal vectors."""
     new = float_dtype("rayleigh", dtype)
     u = uniform(key, result_shape("rayleigh", shape, scale), new)
-    return convert(asarray(scale), new) * sqrt(log(u) * scalar(-2, new))
+    return convert(asarray(scale), new) * sqrt(_log(u) * scalar(-2, new))
 
 
 @api_boundary
 def maxwell(key: ArrayLike, shape: Any = (), dtype: DTypeLike | None = None) -> Array:
     """Lengths of three-dimensional normal vectors."""
     new = float_dtype("maxwell", dtype)
-    return norm(normal(key, (*canonical_shape("maxwell", shape), 3), new), axis=-1)
+    sizes = canonical_shape("maxwell", shape)
+    squares = square(normal(key, (*sizes, 3), new))
+    x, y, z = (reshape(slice_in_dim(squares, i, i + 1, axis=-1), sizes) for i in range(3))
+    return sqrt(x + z + y)  # in the order of JAX's compiler
 
 
 @api_boundary
@@ -222,7 +257,7 @@ def weibull_min(
     """Numbers from the Weibull distribution of minima."""
     new = float_dtype("weibull_min", dtype)
     u = uniform(key, shape, new)
-    return power(-log1p(-u), 1.0 / asarray(concentration)) * scale
+    return powers(-_log1p(-u), 1.0 / asarray(concentration)) * scale
 
 
 @api_boundary
@@ -237,7 +272,7 @@ def wald(
     sizes = result_shape("wald", shape, mean)
     a, b = split(key)
     m = broadcast_to(convert(asarray(mean), new), sizes)
-    v, z = normal(a, sizes, new), uniform(b, sizes, new)
+    v, z = _normal(a, sizes, new, exact=True), uniform(b, sizes, new)
     y = v * v
     x = m + m * m * y / 2 - m / 2 * sqrt(4 * m * y + m * m * (y * y))
     return where(z <= m / (m + x), x, m * m / x)

@@ -1,7 +1,8 @@
 """Distributions of counts: geometric, Poisson, binomial, multinomial.
 
-Poisson and binomial numbers come by rejection, in the order of draws of jax.random: where a
-comparison falls the other way by a rounding, the numbers of that round differ.
+Poisson and binomial numbers come by rejection, in the order of draws of jax.random and with the
+roundings of its compiler: where a comparison falls the other way by a rounding, the numbers of that
+round differ.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from mgefn import dtypes
 from mgefn.api.jit import jit
 from mgefn.control.loops import while_loop
 from mgefn.control.scan import scan
-from mgefn.core.array import as_array, scalar
+from mgefn.core.array import scalar
 from mgefn.core.array_methods import Array, ArrayLike, DTypeLike
 from mgefn.errors import (
     DTypeError,
@@ -33,27 +34,29 @@ from mgefn.ops.elementwise import (
     floor,
     isinf,
     isnan,
-    log,
-    log1p,
     logical_not,
     promoted,
     sqrt,
     where,
 )
 from mgefn.ops.indexing.select import take
+from mgefn.ops.random_bits import sampling_log1p_p, sampling_log_p
 from mgefn.ops.shaping import (
     broadcast_to,
     canonical_shape,
     moveaxis,
 )
-from mgefn.random.keys import row, split, words
+from mgefn.random.keys import key_words, row, split
 from mgefn.random.uniforms import (
     float_dtype,
+    fma,
     result_shape,
     uniform,
 )
 
 FLOAT32 = np.dtype(np.float32)
+
+_log, _log1p = sampling_log_p.bind1, sampling_log1p_p.bind1
 
 _MOST = 2**31 - 2  # rounds; never reached, but the loop must not depend on its inputs being sane
 
@@ -67,7 +70,7 @@ def geometric(
     (x,) = promoted("geometric", (p,), inexact=True)
     u = uniform(key, result_shape("geometric", shape, x), x.dtype)
     u = where(u == 0, 1, u)
-    return convert(floor(log(u) / log1p(-x)) + 1, new)
+    return convert(floor(_log(u) / _log1p(-x)) + 1, new)
 
 
 # -- Poisson --------------------------------------------------------------------------------------
@@ -96,8 +99,7 @@ def poisson(
     new = dtypes.default_int() if dtype is None else dtypes.canonical(dtype)
     if not dtypes.is_integer(new):
         raise DTypeError(f"poisson: dtype must be an integer type, got {new}.")
-    x = as_array(key, "poisson")
-    words("poisson", x)
+    x = key_words("poisson", key)
     mean = broadcast_to(asarray(lam), result_shape("poisson", shape, lam))
     return _poisson(x, convert(mean, FLOAT32), new)
 
@@ -120,7 +122,7 @@ def _poisson_knuth(key: Any, lam: Any, dtype: np.dtype) -> Any:
         keys = split(key)
         k = where(log_product > -lam, k + 1, k)
         u = uniform(row(keys, 1), lam.shape, FLOAT32)
-        return i + 1, k, row(keys, 0), log_product + log(u)
+        return i + 1, k, row(keys, 0), log_product + _log(u)
 
     zero = zeros(lam.shape, dtype)
     k = while_loop(some_left, draw, (0, zero, key, zeros(lam.shape, FLOAT32)))[1]
@@ -128,9 +130,9 @@ def _poisson_knuth(key: Any, lam: Any, dtype: np.dtype) -> Any:
 
 
 def _poisson_rejection(key: Any, lam: Any, dtype: np.dtype) -> Any:
-    log_lam = log(lam)
-    b = 0.931 + 2.53 * sqrt(lam)
-    a = -0.059 + 0.02483 * b
+    log_lam = _log(lam)
+    b = fma(sqrt(lam), 2.53, 0.931)
+    a = fma(b, 0.02483, -0.059)
     inv_alpha = 1.1239 + 1.1328 / (b - 3.4)
     v_r = 0.9277 - 3.6224 / (b - 2)
 
@@ -144,9 +146,9 @@ def _poisson_rejection(key: Any, lam: Any, dtype: np.dtype) -> Any:
         u = uniform(row(keys, 1), lam.shape, lam.dtype) - 0.5
         v = uniform(row(keys, 2), lam.shape, lam.dtype)
         us = 0.5 - abs(u)
-        k = floor((2 * a / us + b) * u + lam + 0.43)
-        s = log(v * inv_alpha / (a / (us * us) + b))
-        bound = _fused(k, log_lam, -lam) - _log_factorial(k)
+        k = floor(fma(2 * a / us + b, u, lam) + 0.43)
+        s = _log(v * inv_alpha / (a / (us * us) + b))
+        bound = fma(k, log_lam, -lam) - _log_factorial(k)
         squeezed = (us >= 0.07) & (v <= v_r)
         outside = (k < 0) | ((us < 0.013) & (v > us))
         accept = squeezed | (logical_not(outside) & (s <= bound))
@@ -170,7 +172,7 @@ _LANCZOS = (
 
 
 def _log_factorial(k: Any) -> Any:
-    """log(k!) for k >= 0, by the formula and in the order that XLA has for float32.
+    """_log(k!) for k >= 0, by the formula and in the order that XLA has for float32.
 
     The logarithms of large factorials are rounded coarsely, and these roundings decide which draws
     are accepted; the exact function would accept others.
@@ -179,15 +181,9 @@ def _log_factorial(k: Any) -> Any:
     for i, c in enumerate(_LANCZOS):
         series = series + c / (k + (i + 1))
     t = 7.5 + k
-    log_t = math.log(7.5) + log1p(k / 7.5)
+    log_t = math.log(7.5) + _log1p(k * scalar(1 / 7.5, k.dtype))
     half_log = scalar(math.log(math.sqrt(2 * math.pi)), k.dtype)
-    return _fused(k + 0.5 - t / log_t, log_t, half_log) + log(series)
-
-
-def _fused(a: Any, b: Any, c: Any) -> Any:
-    """a * b + c, rounded once, as one instruction does it."""
-    a, b, c = (convert(v, np.dtype(np.float64)) for v in (a, b, c))
-    return convert(a * b + c, FLOAT32)
+    return fma(k + 0.5 - t / log_t, log_t, half_log) + _log(series)
 
 
 # -- binomial -------------------------------------------------------------------------------------
@@ -223,8 +219,7 @@ def binomial(
     Simulation 46(1-2), 101-110, doi:10.1080/00949659308811496.
     """
     new = float_dtype("binomial", dtype)
-    x = as_array(key, "binomial")
-    words("binomial", x)
+    x = key_words("binomial", key)
     (prob,) = promoted("binomial", (p,), inexact=True)
     count = convert(asarray(n), prob.dtype)
     sizes = result_shape("binomial", shape, count, prob)
@@ -252,7 +247,7 @@ def _binomial(key: Any, count: Any, prob: Any, dtype: np.dtype) -> Any:
 
 
 def _binomial_inversion(key: Any, count: Any, prob: Any, dtype: np.dtype) -> Any:
-    log_failure = log1p(-prob)
+    log_failure = _log1p(-prob)
 
     def some_left(state: Any) -> Any:
         i, _, total, _ = state
@@ -263,7 +258,7 @@ def _binomial_inversion(key: Any, count: Any, prob: Any, dtype: np.dtype) -> Any
         keys = split(key)
         k = where(total <= count, k + 1, k)
         u = uniform(row(keys, 0), prob.shape, prob.dtype)
-        return i + 1, k, total + ceil(log(u) / log_failure), row(keys, 1)
+        return i + 1, k, total + ceil(_log(u) / log_failure), row(keys, 1)
 
     zero = zeros(prob.shape, prob.dtype)
     k = while_loop(some_left, draw, (0, zero, zero, key))[1]
@@ -273,9 +268,9 @@ def _binomial_inversion(key: Any, count: Any, prob: Any, dtype: np.dtype) -> Any
 def _btrs(key: Any, count: Any, prob: Any, dtype: np.dtype) -> Any:
     """Transformed rejection with squeeze."""
     deviation = sqrt(count * prob * (1 - prob))
-    b = 1.15 + 2.53 * deviation
-    a = -0.0873 + 0.0248 * b + 0.01 * prob
-    c = count * prob + 0.5
+    b = fma(deviation, 2.53, 1.15)
+    a = fma(prob, 0.01, fma(b, 0.0248, -0.0873))
+    c = fma(count, prob, 0.5)
     v_r = 0.92 - 4.2 / b
     r = prob / (1 - prob)
     alpha = (2.83 + 5.1 / b) * deviation
@@ -293,13 +288,14 @@ def _btrs(key: Any, count: Any, prob: Any, dtype: np.dtype) -> Any:
         u = u - 0.5
         us = 0.5 - abs(u)
         squeezed = (us >= 0.07) & (v <= v_r)
-        k = floor((2 * a / us + b) * u + c)
+        k = floor(fma(2 * a / us + b, u, c))
         outside = (k < 0) | (k > count)
-        v = log(v * alpha / (a / (us * us) + b))
+        v = _log(v * alpha / (a / (us * us) + b))
+        bound = (m + 0.5) * _log((m + 1) / (r * (count - m + 1)))
+        bound = fma(count + 1, _log((count - m + 1) / (count - k + 1)), bound)
+        bound = fma(k + 0.5, _log(r * (count - k + 1) / (k + 1)), bound)
         bound = (
-            (m + 0.5) * log((m + 1) / (r * (count - m + 1)))
-            + (count + 1) * log((count - m + 1) / (count - k + 1))
-            + (k + 0.5) * log(r * (count - k + 1) / (k + 1))
+            bound
             + _stirling_tail(m)
             + _stirling_tail(count - m)
             - _stirling_tail(k)
@@ -313,7 +309,7 @@ def _btrs(key: Any, count: Any, prob: Any, dtype: np.dtype) -> Any:
     return convert(while_loop(some_left, draw, start)[1], dtype)
 
 
-# log(k!) less Stirling's formula for it, for k up to 9.
+# _log(k!) less Stirling's formula for it, for k up to 9.
 _STIRLING_TAILS = (
     0.0810614667953272,
     0.0413406959554092,
@@ -360,7 +356,7 @@ def multinomial(
     Returns:
         Counts, which add up to n along the last dimension.
     """
-    words("multinomial", key)
+    key = key_words("multinomial", key)
     new = dtypes.default_float() if dtype is None else dtypes.canonical(dtype)
     trials, prob = promoted("multinomial", (n, p), inexact=True)
     if not prob.ndim:

@@ -11,12 +11,14 @@ import math
 import operator
 from typing import Any
 
+import numpy as np
+
 from mgefn import dtypes
 from mgefn.api.batch import vmap
 from mgefn.api.jit import jit
 from mgefn.control.custom_rules import custom_jvp
 from mgefn.control.loops import while_loop
-from mgefn.core.array import as_array, scalar
+from mgefn.core.array import scalar
 from mgefn.core.array_methods import Array, ArrayLike, DTypeLike
 from mgefn.errors import (
     ShapeError,
@@ -27,14 +29,13 @@ from mgefn.ops.elementwise import (
     abs,
     convert,
     exp,
-    log,
     maximum,
-    power,
     sqrt,
     stop_gradient_leaf,
     where,
 )
 from mgefn.ops.elementwise import scale as scale_by
+from mgefn.ops.random_bits import sampling_exp_p, sampling_log_p
 from mgefn.ops.shaping import (
     broadcast_to,
     canonical_shape,
@@ -42,14 +43,19 @@ from mgefn.ops.shaping import (
     reshape,
 )
 from mgefn.ops.special import random_gamma_grad
-from mgefn.random.continuous import exponential, normal
-from mgefn.random.keys import row, split, words
+from mgefn.random.continuous import exponential, normal, over, powers
+from mgefn.random.keys import key_words, row, split
 from mgefn.random.uniforms import (
     float_dtype,
+    fma,
     rademacher,
     result_shape,
     uniform,
 )
+
+FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
+
+_log = sampling_log_p.bind1
 
 # -- gamma ----------------------------------------------------------------------------------------
 
@@ -66,12 +72,14 @@ def _one(key: Any, alpha: Any, log_space: bool) -> Any:
     large = alpha >= 1
     raised = where(large, alpha, alpha + 1)
     d = raised - number(1.0 / 3.0)
-    c = number(1.0 / 3.0) / sqrt(d)
+    # JAX's compiler takes the processor's reciprocal root, which is within a rounding of this one.
+    wide = FLOAT64 if dtype == FLOAT32 else dtype
+    c = number(1.0 / 3.0) * convert(1 / sqrt(convert(d, wide)), dtype)
 
     def rejected(state: Any) -> Any:
         _, x2, v3, u = state
-        outside_squeeze = u >= 1 - number(0.0331) * (x2 * x2)
-        return outside_squeeze & (log(u) >= x2 * number(0.5) + d * ((1 - v3) + log(v3)))
+        outside_squeeze = u >= fma(x2 * x2, -0.0331, 1.0)
+        return outside_squeeze & (_log(u) >= fma(d, (1 - v3) + _log(v3), x2 * number(0.5)))
 
     def draw(state: Any) -> Any:
         def negative(inner: Any) -> Any:
@@ -80,7 +88,7 @@ def _one(key: Any, alpha: Any, log_space: bool) -> Any:
         def again(inner: Any) -> Any:
             keys = split(inner[0])
             x = normal(row(keys, 1), (), dtype)
-            return row(keys, 0), x, 1 + x * c
+            return row(keys, 0), x, fma(x, c, 1.0)
 
         keys = split(state[0], 3)
         start = (row(keys, 1), number(0), number(-1))
@@ -94,9 +102,9 @@ def _one(key: Any, alpha: Any, log_space: bool) -> Any:
     if log_space:
         log_u = -exponential(row(keys, 1), (), dtype)
         boost = where(large | (log_u == 0), number(0), log_u * (1 / alpha))
-        return log(d) + log(v3) + boost
+        return _log(d) + _log(v3) + boost
     u = 1 - uniform(row(keys, 1), (), dtype)
-    return d * v3 * where(large, number(1), power(u, 1 / alpha))
+    return d * v3 * where(large, number(1), powers(u, 1 / alpha))
 
 
 @functools.partial(jit, static_argnums=2)
@@ -127,8 +135,7 @@ def _gamma_jvp(log_space: bool, primals: Any, tangents: Any) -> Any:
 
 
 def _gamma_of(name: str, key: Any, a: Any, sizes: tuple[int, ...], dtype: Any, log_space: bool):
-    x = as_array(key, name)
-    words(name, x)
+    x = key_words(name, key)
     order = broadcast_to(convert(asarray(a), dtype), sizes)
     if order.size == 0:
         return order
@@ -186,13 +193,12 @@ def beta(
     log_b = _gamma_of("beta", row(keys, 1), b, sizes, new, True)
     # a / (a + b) without underflow.
     most = maximum(log_a, log_b)
-    x, y = exp(log_a - most), exp(log_b - most)
+    x, y = (sampling_exp_p.bind1(v - most) for v in (log_a, log_b))
     return x / (x + y)
 
 
 def _two(name: str, key: Any) -> Any:
-    words(name, key)
-    return split(key)
+    return split(key_words(name, key))
 
 
 @api_boundary
@@ -218,8 +224,10 @@ def dirichlet(
     lead = x.shape[:-1] if shape is None else canonical_shape("dirichlet", shape)
     sizes = result_shape("dirichlet", (*lead, x.shape[-1]), x)
     logs = _gamma_of("dirichlet", key, x, sizes, new, True)
-    parts = exp(logs - stop_gradient_leaf(logs.max(-1, keepdims=True, initial=-math.inf)))
-    return parts / parts.sum(-1, keepdims=True)
+    parts = sampling_exp_p.bind1(
+        logs - stop_gradient_leaf(logs.max(-1, keepdims=True, initial=-math.inf))
+    )
+    return over(parts, parts.sum(-1, keepdims=True))
 
 
 @api_boundary
@@ -233,7 +241,7 @@ def chisquare(
 
 def _chisquare(name: str, key: Any, df: Any, sizes: tuple[int, ...], dtype: Any) -> Any:
     half = convert(asarray(df), dtype) / scalar(2, dtype)
-    return exp(_gamma_of(name, key, half, sizes, dtype, True)) * scalar(2, dtype)
+    return sampling_exp_p.bind1(_gamma_of(name, key, half, sizes, dtype, True)) * scalar(2, dtype)
 
 
 @api_boundary
@@ -260,8 +268,9 @@ def f(
     sizes = result_shape("f", shape, dfnum, dfden)
     keys = _two("f", key)
     num, den = (convert(asarray(v), new) for v in (dfnum, dfden))
-    above = _chisquare("f", row(keys, 1), num, sizes, new) / num
-    return above / (_chisquare("f", row(keys, 0), den, sizes, new) / den)
+    above = _chisquare("f", row(keys, 1), num, sizes, new)
+    below = _chisquare("f", row(keys, 0), den, sizes, new)
+    return over(above, num) / over(below, den)
 
 
 @api_boundary
@@ -274,7 +283,7 @@ def generalized_normal(
     keys = _two("generalized_normal", key)
     inverse = 1 / p
     g = _gamma_of("generalized_normal", row(keys, 0), inverse, sizes, new, False)
-    return rademacher(row(keys, 1), sizes, new) * power(g, inverse)
+    return rademacher(row(keys, 1), sizes, new) * powers(g, inverse)
 
 
 @api_boundary
@@ -298,8 +307,8 @@ def ball(
     keys = _two("ball", key)
     g = generalized_normal(row(keys, 0), p, (*sizes, operator.index(d)), new)
     e = exponential(row(keys, 1), sizes, new)
-    length = power(power(abs(g), p).sum(-1) + e, 1 / p)
-    return g / expand_dims(length, -1)
+    length = powers(powers(abs(g), p).sum(-1) + e, 1 / p)
+    return over(g, expand_dims(length, -1))
 
 
 __all__ = [

@@ -30,7 +30,7 @@ from mgefn.ops.elementwise import (
     shift_right_logical_p,
     where,
 )
-from mgefn.ops.random_bits import UINT64, counters, threefry2x32_p
+from mgefn.ops.random_bits import UINT64, counters, sampling_fma_p, threefry2x32_p
 from mgefn.ops.shaping import (
     broadcast_to,
     canonical_shape,
@@ -129,8 +129,15 @@ def uniform_of(
     if minval.__class__ is float and maxval.__class__ is float and (minval, maxval) == (0, 1):
         return floats
     low, high = (convert(asarray(v), dtype) for v in (minval, maxval))
-    scaled = floats * (high - low) + low
-    return maximum(low, scaled)
+    return maximum(low, fma(floats, high - low, low))
+
+
+def fma(a: Any, b: Any, c: Any) -> Any:
+    """a * b + c, in float32 and float64 rounded once; a has the shape of the result."""
+    b, c = (scalar(x, a.dtype) if x.__class__ is float else x for x in (b, c))
+    if a.dtype.itemsize < 4:
+        return a * b + c
+    return sampling_fma_p.bind1(a, *(broadcast_to(x, a.shape) if x.ndim else x for x in (b, c)))
 
 
 def _clipped(name: str, value: Any, dtype: np.dtype) -> tuple[Any, Any]:

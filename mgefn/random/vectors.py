@@ -57,7 +57,7 @@ def multivariate_normal(
 
     Example:
         >>> mgefn.random.multivariate_normal(mgefn.random.key(0), mnp.zeros(2), mnp.eye(2))
-        Array([1.622642 , 2.0252647], dtype=float32)
+        Array([1.6226422, 2.0252647], dtype=float32)
     """
     if method not in ("cholesky", "eigh", "svd"):
         raise ArgumentError(

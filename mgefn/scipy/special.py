@@ -22,7 +22,14 @@ from mgefn.core.array_methods import Array, ArrayLike, Axis
 from mgefn.errors import ArgumentError, DTypeError, api_boundary
 from mgefn.nn import functions as nn
 from mgefn.ops import special as ops
-from mgefn.ops.elementwise import broadcasted, convert, promoted, stop_gradient_leaf, where
+from mgefn.ops.elementwise import (
+    broadcasted,
+    convert,
+    promoted,
+    scale_p,
+    stop_gradient_leaf,
+    where,
+)
 from mgefn.ops.elementwise.common import nary
 from mgefn.ops.indexing.select.common import known
 
@@ -485,11 +492,12 @@ def xlog1py(x: ArrayLike, y: ArrayLike) -> Array:
 
 @api_boundary
 def entr(x: ArrayLike) -> Array:
-    """-x * log(x), elementwise; 0 at 0, where the derivative is given as 0, and -inf below."""
+    """-x * log(x), elementwise; 0 at 0, where the derivative is inf, and -inf below."""
     a = _floats("entr", x)
     negative = a < 0
     safe = where(negative, 1, a)
-    return where(negative, -math.inf, -_xlogy(safe, safe))
+    # A product in which 0 wins over the infinite logarithm, but which keeps its infinite slope.
+    return where(negative, -math.inf, -scale_p.bind1(safe, mnp.log(safe)))
 
 
 @api_boundary
@@ -637,7 +645,8 @@ def expi(x: ArrayLike) -> Array:
 @api_boundary
 def exp1(x: ArrayLike) -> Array:
     """Exponential integral E_1: of e**(-x t) / t from 1 to inf, elementwise; x >= 0."""
-    return expn(1, x)
+    (a,) = promoted("exp1", (x,), inexact=True)
+    return expn(1, a)
 
 
 @api_boundary

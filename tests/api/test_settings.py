@@ -176,7 +176,7 @@ def test_single_device_shardings():
     assert sharding.is_fully_replicated
     assert sharding.shard_shape((4, 2)) == (4, 2)
     assert sharding.device_set == SingleDeviceSharding().device_set == set(mgefn.devices())
-    np.testing.assert_array_equal(mgefn.device_put(np.ones(2), sharding), np.ones(2))
+    np.testing.assert_array_equal(mgefn.device_put(np.eye(2), sharding), np.eye(2))
     with pytest.raises(ArgumentError, match="names the axis 'x', and the mesh has"):
         NamedSharding(mesh, PartitionSpec("x"))
     with pytest.raises(ArgumentError, match="needs one name for each of the 2 axes"):

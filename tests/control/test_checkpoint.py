@@ -126,7 +126,7 @@ def test_matrix_products_are_saved_by_dots_saveable():
     for policy in (None, P.dots_saveable, P.dots_with_no_batch_dims_saveable):
         got = grad(checkpoint(loss, policy=policy), (0, 1))(a, x)
         for g, want in zip(got, grad(loss, (0, 1))(a, x), strict=True):
-            np.testing.assert_allclose(g, want, rtol=1e-6)
+            np.testing.assert_allclose(g, want, rtol=5e-6)  # compiled sums round otherwise
 
 
 def test_a_body_is_traced_once_for_repeated_calls():

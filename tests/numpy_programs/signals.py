@@ -60,7 +60,7 @@ def autocorrelation(x, lags=4):
     x = x - x.mean()
     full = np.correlate(x, x, mode="full")
     positive = full[x.size - 1 :]
-    crossings = np.mean(np.sign(x[1:]) != np.sign(x[:-1]))
+    crossings = np.mean(np.where(np.sign(x[1:]) != np.sign(x[:-1]), 1.0, 0.0))
     return positive[1 : lags + 1] / positive[0], crossings
 
 

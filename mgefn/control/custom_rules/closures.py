@@ -34,6 +34,12 @@ def reentered(interpreter: Any) -> Iterator[None]:
     What is current now becomes the interpreter outside it: the operations of the function go there.
     """
     previous, outer = state.current, interpreter.outer
+    inside = previous
+    while inside is not None:
+        if inside is interpreter:  # what is current stands inside it already
+            yield
+            return
+        inside = inside.outer
     recorder = getattr(interpreter, "recorder", None)
     interpreter.outer = previous
     if recorder is not None:

@@ -60,11 +60,11 @@ from mgefn.ops.elementwise import add_p
 from mgefn.ops.shaping import zeros
 
 # params: fun, rule, held (the user's functions), name
-custom_jvp_call_p = Primitive("custom_jvp_call", closes_over=True, weak_result=False)
+custom_jvp_call_p = Primitive("custom_jvp_call", closes_over=True, weak_result=False, moves=True)
 
 # params: jaxpr; rule; name; n_captured, how many leading operands only the jaxpr takes; n_rule, how
 # many after them only the rule takes
-custom_jvp_staged_p = Primitive("custom_jvp_call", weak_result=False)
+custom_jvp_staged_p = Primitive("custom_jvp_call", weak_result=False, moves=True)
 
 
 class custom_jvp(CustomFunction):

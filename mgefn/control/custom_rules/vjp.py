@@ -55,15 +55,15 @@ from mgefn.interpreters.staging import StagingInterpreter, trace
 from mgefn.ops.shaping import zeros
 
 # params: fun, fwd, bwd, held, name
-custom_vjp_call_p = Primitive("custom_vjp_call", closes_over=True, weak_result=False)
+custom_vjp_call_p = Primitive("custom_vjp_call", closes_over=True, weak_result=False, moves=True)
 
 # params: jaxpr; fwd; bwd; name; n_captured and n_rule as for custom_jvp_staged_p
-custom_vjp_staged_p = Primitive("custom_vjp_call", weak_result=False)
+custom_vjp_staged_p = Primitive("custom_vjp_call", weak_result=False, moves=True)
 
 # The derivative of a custom_vjp function, known by its transpose only. Operands: n_residuals
 # residuals, then the tangents of the operands at `active`. Outputs: the inexact outputs' tangents.
 # params: bwd; info; n_residuals; active; out_avals, of all outputs; name
-custom_transpose_call_p = Primitive("custom_transpose_call", weak_result=False)
+custom_transpose_call_p = Primitive("custom_transpose_call", weak_result=False, moves=True)
 
 
 class custom_vjp(CustomFunction):

@@ -50,7 +50,8 @@ rsqrt_p = elementwise("rsqrt", INEXACT, lambda y, x: -0.5 * (y / x))
 
 cbrt_p = elementwise("cbrt", FLOAT, lambda y, x: (1 / 3) / (y * y))
 
-nextafter_p = elementwise("nextafter", FLOAT, constant=True)
+# One step of rounding further: to its derivative the step is constant.
+nextafter_p = elementwise("nextafter", FLOAT, 1, 0)
 
 
 def _is_number(a: Any, value: int) -> bool:
@@ -68,6 +69,8 @@ def _identity(neutral: int, *places: int) -> Callable[..., Any]:
     """x op neutral is x, bit for bit, where the neutral literal stands at one of `places`."""
 
     def rule(inputs: Sequence[Any], params: dict, out_avals: Sequence[ShapedArray]) -> Any:
+        if neutral == 1 and dtypes.is_complex(out_avals[0].dtype):
+            return None  # inf * (1 + 0j) has inf * 0 in it, which is NaN
         for i in places:
             other = inputs[1 - i]
             if _is_number(inputs[i], neutral) and other.aval.same_type(out_avals[0]):
@@ -209,10 +212,12 @@ def floor_divide(x: ArrayLike, y: ArrayLike) -> Array:
         return where(signs_differ & (rem_p.bind1(x, y) != 0), quotient - 1, quotient)
     quotient = div_p.bind1(x, y)
     # x / y rounded may reach the next integer, which floor must not: go by the exact remainder.
-    remainder_ = remainder(x, y)
-    exact = div_p.bind1(x - remainder_, y)
+    r = rem_p.bind1(x, y)
+    exact = div_p.bind1(x - r, y)
+    exact = where((r != 0) & ((r < 0) != (y < 0)), exact - 1, exact)
     rounded = floor_p.bind1(exact)
     nearest = where(exact - rounded > 0.5, rounded + 1, rounded)
+    nearest = zero_sign_p.bind1(nearest, quotient)
     # Infinite by division by 0 or by overflow; an infinite x leaves nothing to round.
     beyond = where((y == 0) | (abs(x) < np.inf), floor_p.bind1(quotient), np.nan)
     return where(abs(quotient) < np.inf, nearest, beyond)
@@ -301,5 +306,5 @@ def reciprocal(x: ArrayLike) -> Array:
 @method("nextafter")
 @api_boundary
 def nextafter(x1: ArrayLike, x2: ArrayLike) -> Array:
-    """The next representable number after x1 towards x2, elementwise. It has no derivative."""
+    """The next representable number after x1 towards x2, elementwise. Derivatives: 1 and 0."""
     return binary(nextafter_p, x1, x2, inexact=True)

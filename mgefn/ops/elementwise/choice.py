@@ -84,7 +84,7 @@ def fmin(x1: ArrayLike, x2: ArrayLike) -> Array:
 
 
 # operands: which (bool, or int32 in [0, number of cases)), then the cases
-select_n_p = Primitive("select_n", elementwise=True)
+select_n_p = Primitive("select_n", elementwise=True, moves=True)
 
 
 @select_n_p.def_abstract_eval

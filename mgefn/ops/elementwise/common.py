@@ -67,10 +67,20 @@ def convert(x: Any, dtype: np.dtype, weak: bool = False) -> Any:
     """An Array or tracer with this dtype and weakness; x itself where it has them."""
     if x.dtype == dtype and x.weak_type == weak:
         return x
+    if x.dtype.names is not None or dtype.names is not None:
+        raise no_conversion(x.aval, dtype)
     exact = exact_scalar(x, dtype, weak)
     if exact is not None:
         return exact
     return convert_element_type_p.bind1(x, new_dtype=dtype, weak_type=weak)
+
+
+def no_conversion(aval: ShapedArray, dtype: np.dtype) -> DTypeError:
+    """The error for a conversion from or to the dtype of random keys, or to float0."""
+    return DTypeError(
+        f"convert_element_type: random keys and numbers do not become one another, got {aval} and "
+        f"{dtypes.short_name(dtype)}. Use random.key_data and random.wrap_key_data."
+    )
 
 
 def promoted(name: str, args: Sequence[Any], inexact: bool = False) -> list[Any]:

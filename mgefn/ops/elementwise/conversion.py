@@ -7,7 +7,7 @@ from typing import Any
 from mgefn import dtypes
 from mgefn.core.array import as_array
 from mgefn.core.array_methods import Array, ArrayLike, DTypeLike, method
-from mgefn.core.avals import ShapedArray
+from mgefn.core.avals import ShapedArray, Zero
 from mgefn.core.primitive import Primitive
 from mgefn.errors import ShapeError, api_boundary, leave_api
 from mgefn.ops.elementwise.common import ANY, FLOAT, convert, elementwise, promoted, truth
@@ -59,7 +59,7 @@ def reduce_precision(operand: ArrayLike, exponent_bits: int, mantissa_bits: int)
 
 
 bitcast_convert_type_p = Primitive(
-    "bitcast_convert_type", constant=True, weak_result=False
+    "bitcast_convert_type", constant=True, weak_result=False, moves=True
 )  # params: new_dtype
 
 bitcast_convert_type_p.no_rule("transpose", "has no derivative")
@@ -120,7 +120,17 @@ def view(x: ArrayLike, dtype: DTypeLike = None) -> Array:
 
 stop_gradient_p = elementwise("stop_gradient", ANY, constant=True)
 
+stop_gradient_p.moves = True
+
 stop_gradient_p.simplify = lambda inputs, params, out_avals: [inputs[0]]
+
+stop_gradient_p.holes.pop("transpose")
+
+
+@stop_gradient_p.def_transpose
+def _stop_gradient_transpose(cts, x):
+    # As its jvp. A linear program has it where a batched branch is filled up for other examples.
+    return (Zero(x.aval),)
 
 
 def stop_gradient_leaf(x: ArrayLike) -> Array:

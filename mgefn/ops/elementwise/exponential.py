@@ -25,7 +25,8 @@ from mgefn.ops.elementwise.common import (
     promoted,
     unary,
 )
-from mgefn.ops.elementwise.rounding import abs_p
+from mgefn.ops.elementwise.complex_parts import complex_p, imag_p, real_p
+from mgefn.ops.elementwise.rounding import abs_p, is_finite_p
 from mgefn.ops.elementwise.scale import scale
 from mgefn.ops.shaping import full_like_aval
 
@@ -171,7 +172,13 @@ def exp2(x: ArrayLike) -> Array:
 @api_boundary
 def expm1(x: ArrayLike) -> Array:
     """e**x - 1, elementwise, exact for small x."""
-    return unary(expm1_p, x, inexact=True)
+    y = unary(expm1_p, x, inexact=True)
+    if dtypes.is_complex(y.dtype):
+        # The kernel is exact for small x, and makes NaNs of infinities that exp keeps.
+        (a,) = promoted("expm1", (x,), inexact=True)
+        finite = is_finite_p.bind1(a)
+        return where(finite, y, exp_p.bind1(where(finite, 0, a)) - 1)
+    return y
 
 
 @method("log")
@@ -188,16 +195,23 @@ def log(x: ArrayLike) -> Array:
 @api_boundary
 def log2(x: ArrayLike) -> Array:
     """Logarithm to base 2, elementwise."""
-    (a,) = promoted("log2", (x,), inexact=True)
-    return log_p.bind1(a) * (1 / math.log(2))
+    return _log_to_base("log2", x, 2)
 
 
 @method("log10")
 @api_boundary
 def log10(x: ArrayLike) -> Array:
     """Logarithm to base 10, elementwise."""
-    (a,) = promoted("log10", (x,), inexact=True)
-    return log_p.bind1(a) * (1 / math.log(10))
+    return _log_to_base("log10", x, 10)
+
+
+def _log_to_base(name: str, x: ArrayLike, base: int) -> Any:
+    (a,) = promoted(name, (x,), inexact=True)
+    y, factor = log_p.bind1(a), 1 / math.log(base)
+    if dtypes.is_complex(y.dtype):
+        # Part by part: times a complex factor, -inf + 0j has an infinity times 0, which is NaN.
+        return complex_p.bind1(real_p.bind1(y) * factor, imag_p.bind1(y) * factor)
+    return y * factor
 
 
 @method("log1p")
@@ -220,25 +234,33 @@ def logistic(x: ArrayLike) -> Array:
 @api_boundary
 def logaddexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """log(e**x1 + e**x2), elementwise, safe from overflow. Derivatives: e**(x - result)."""
-    return binary(logaddexp_p, x1, x2, inexact=True)
+    x, y = promoted("logaddexp", (x1, x2), inexact=True)
+    if dtypes.is_complex(x.dtype):
+        first = real_p.bind1(x) >= real_p.bind1(y)
+        big, small = where(first, x, y), where(first, y, x)
+        # inf - inf would be NaN; between finite equals the difference carries the slope.
+        below = where((small == big) & (abs_p.bind1(big) == np.inf), 0, small - big)
+        return big + log1p_p.bind1(exp_p.bind1(below))
+    return binary(logaddexp_p, x, y, inexact=True)
 
 
 logaddexp_p = elementwise(
     "logaddexp",
     INEXACT,
-    lambda z, x, y: _logaddexp_slope(z, x),
-    lambda z, x, y: _logaddexp_slope(z, y),
+    lambda z, x, y: _logaddexp_slope(z, x, y),
+    lambda z, x, y: _logaddexp_slope(z, y, x),
 )
 
 
-def _logaddexp_slope(z: Any, x: Any) -> Any:
-    # Where both are +inf or both -inf the weights share; z - x would be NaN there.
+def _logaddexp_slope(z: Any, x: Any, other: Any) -> Any:
+    # Where both are +inf or both -inf the weights share; z - x would be NaN there. An infinity
+    # above the other operand has the whole weight, e**0.
     same = x == z
     weight = exp_p.bind1(where(same, 0, x - z))
     if dtypes.is_complex(x.dtype):
         return weight
     infinite = abs_p.bind1(z) == np.inf
-    return where(infinite & same, 0.5, weight)
+    return where(infinite & (x == other), 0.5, weight)
 
 
 @method("logaddexp2")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from mgefn import dtypes
-from mgefn.core.array_methods import Array, ArrayLike, method
+from mgefn.core.array_methods import METHODS, Array, ArrayLike, method
 from mgefn.errors import api_boundary, leave_api
 from mgefn.ops.elementwise.common import (
     ANY,
@@ -52,10 +54,17 @@ population_count_p = elementwise("population_count", INTEGER, constant=True)
 clz_p = elementwise("clz", INTEGER, constant=True)
 
 
+def _key_bits(name: str, x: Any, y: Any) -> list[Any]:
+    """Random keys as integers, which are equal where the keys are."""
+    return [METHODS["view"](v, np.uint64) for v in promoted(name, (x, y))]
+
+
 @method("equal")
 def equal(x: ArrayLike, y: ArrayLike) -> Array:
     """x == y, elementwise."""
     try:
+        if isinstance(x, Array) and x.dtype.names is not None:
+            x, y = _key_bits("equal", x, y)
         return binary(eq_p, x, y)
     except BaseException as e:
         leave_api(e)
@@ -66,6 +75,8 @@ def equal(x: ArrayLike, y: ArrayLike) -> Array:
 def not_equal(x: ArrayLike, y: ArrayLike) -> Array:
     """x != y, elementwise."""
     try:
+        if isinstance(x, Array) and x.dtype.names is not None:
+            x, y = _key_bits("not_equal", x, y)
         return binary(ne_p, x, y)
     except BaseException as e:
         leave_api(e)
@@ -171,18 +182,24 @@ def invert(x: ArrayLike) -> Array:
 bitwise_not = bitwise_invert = invert
 
 
+def _integers(name: str, x: Any, y: Any) -> tuple[Any, Any]:
+    """The promoted operands, bool as int8: a bool has no bit to shift to."""
+    x, y = promoted(name, (x, y))
+    return (x.astype(np.int8), y.astype(np.int8)) if dtypes.is_bool(x.dtype) else (x, y)
+
+
 @method("left_shift")
 @api_boundary
 def left_shift(x: ArrayLike, y: ArrayLike) -> Array:
     """x shifted left by y bits, elementwise; 0 where y is the width or more."""
-    return binary(shift_left_p, x, y)
+    return binary(shift_left_p, *_integers("left_shift", x, y))
 
 
 @method("right_shift")
 @api_boundary
 def right_shift(x: ArrayLike, y: ArrayLike) -> Array:
     """x shifted right by y bits, elementwise; signed integers keep their sign."""
-    x, y = promoted("right_shift", (x, y))
+    x, y = _integers("right_shift", x, y)
     signed = dtypes.is_signed(x.dtype)
     return binary(shift_right_arithmetic_p if signed else shift_right_logical_p, x, y)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -98,7 +99,12 @@ def fabs(x: ArrayLike) -> Array:
 @api_boundary
 def sign(x: ArrayLike) -> Array:
     """-1, 0 or 1 by the sign of x; of a complex number x / |x|. It has no derivative."""
-    return unary(sign_p, x)
+    y = unary(sign_p, x)
+    if dtypes.is_complex(y.dtype):
+        # The kernel takes the sign of a number with one infinite part to be that of the infinity.
+        (a,) = promoted("sign", (x,))
+        return where(a != a, complex(math.nan, math.nan), y)
+    return y
 
 
 @method("floor")

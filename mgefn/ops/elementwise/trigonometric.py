@@ -178,13 +178,15 @@ def _hypot_slope(z: Any, x: Any) -> Any:
 @api_boundary
 def deg2rad(x: ArrayLike) -> Array:
     """Degrees to radians."""
-    return multiply(x, math.pi / 180)
+    (a,) = promoted("deg2rad", (x,), inexact=True)
+    return multiply(a, math.pi / 180)
 
 
 @api_boundary
 def rad2deg(x: ArrayLike) -> Array:
     """Radians to degrees."""
-    return multiply(x, 180 / math.pi)
+    (a,) = promoted("rad2deg", (x,), inexact=True)
+    return multiply(a, 180 / math.pi)
 
 
 radians, degrees = deg2rad, rad2deg

@@ -20,17 +20,19 @@ import numpy as np
 
 from mgefn import dtypes
 from mgefn.core.array import as_array, scalar
-from mgefn.core.array_methods import Array, ArrayLike
+from mgefn.core.array_methods import METHODS, Array, ArrayLike
 from mgefn.core.avals import ShapedArray, Zero, is_undefined
 from mgefn.core.primitive import Primitive
 from mgefn.errors import ArgumentError, DTypeError, ShapeError, api_boundary
-from mgefn.ops.elementwise import add_p, convert, mask, scale, select_n_p, where
+from mgefn.ops.elementwise import add_p, convert, mask, mul_p, scale, select_n_p, where
 from mgefn.ops.shaping import (
     broadcast_in_dim,
     broadcast_to_shape,
     iota,
     moveaxis,
+    pad_p,
     reshape,
+    rev,
     zeros,
 )
 
@@ -115,6 +117,8 @@ def default_fill(dtype: np.dtype) -> Any:
         return math.nan
     if dtypes.is_bool(dtype):
         return True
+    if dtypes.is_key(dtype):
+        return 2**64 - 1  # both words
     info = dtypes.iinfo(dtype)
     return int(info.min) if dtypes.is_signed(dtype) else int(info.max)
 
@@ -138,7 +142,7 @@ def fill_param(fill_value: Any, dtype: np.dtype) -> Any:
 
 # operands: the array, integer indices; params: dimension_numbers, slice_sizes, mode, fill_value (a
 # number, with FILL_OR_DROP only), indices_are_sorted, unique_indices
-gather_p = Primitive("gather", weak_result=False)
+gather_p = Primitive("gather", weak_result=False, moves=True)
 
 
 @api_boundary
@@ -326,7 +330,7 @@ def batch_gather(args, bdims, *, dimension_numbers, slice_sizes, **params):
 
 # operands: the array, integer indices, updates; params: dimension_numbers, mode,
 # indices_are_sorted, unique_indices
-scatter_p = Primitive("scatter", weak_result=False)
+scatter_p = Primitive("scatter", weak_result=False, moves=True)
 scatter_add_p = Primitive("scatter_add", weak_result=False)
 scatter_mul_p = Primitive("scatter_mul", weak_result=False)
 scatter_min_p = Primitive("scatter_min", weak_result=False)
@@ -654,15 +658,41 @@ def _product_of_others(x: Any, indices: Any, u: Any, params: dict) -> Any:
     """For each update the product of the operand and the other updates at its place."""
     if _is_unique(u, params):
         return _gathered(x, indices, u.shape, params)
-    # Multiply the nonzero factors only and count the zeros: the quotient is then exact at zeros.
-    is_zero = u == scalar(0, u.dtype)
-    nonzero = where(is_zero, scalar(1, u.dtype), u)
-    product = scatter_mul_p.bind1(x, indices, nonzero, **params)
-    product = _gathered(product, indices, u.shape, params)
-    counted = zeros(ShapedArray(x.shape, np.dtype(np.int32)))
-    n_zero = scatter_add_p.bind1(counted, indices, is_zero.astype(np.int32), **params)
-    others = _gathered(n_zero, indices, u.shape, params) - is_zero.astype(np.int32)
-    return where(others == 0, product / nonzero, scalar(0, u.dtype))
+    # A quotient would be wrong at zeros, and its derivative in other ways too. So the updates are
+    # brought into the order of their places, and each is given the product of those before it at
+    # its place and of those after it.
+    count = math.prod(u.shape)
+    places = reshape(iota(np.dtype(np.int64), math.prod(x.shape)), x.shape)
+    places = reshape(_gathered(places, indices, u.shape, params, fill_value=-1), (count,))
+    order = METHODS["argsort"](places)
+    back = METHODS["argsort"](order)
+    places, factors = places[order], reshape(u, (count,))[order]
+    before = _product_before(places, factors)
+    after = rev(_product_before(rev(places, (0,)), rev(factors, (0,))), (0,))
+    others = reshape(mul_p.bind1(before, after)[back], u.shape)
+    return mul_p.bind1(others, _gathered(x, indices, u.shape, params))
+
+
+def _product_before(places: Any, factors: Any) -> Any:
+    """For each factor the product of those before it with the same place; places are sorted."""
+    one = scalar(1, factors.dtype)
+    count = factors.shape[0]
+    # Each holds the product of the last `step` factors before it, and step doubles.
+    product = _moved(places, factors, one, 1)
+    step = 1
+    while step < count:
+        product = mul_p.bind1(product, _moved(places, product, one, step))
+        step *= 2
+    return product
+
+
+def _moved(places: Any, values: Any, fill: Any, step: int) -> Any:
+    """values[i - step] where that has the place of i, else `fill`."""
+    if not values.shape[0]:
+        return values
+    config = ((step, -step, 0),)
+    same = pad_p.bind1(places, scalar(-2, places.dtype), padding_config=config) == places
+    return where(same, pad_p.bind1(values, fill, padding_config=config), fill)
 
 
 @scatter_mul_p.def_transpose

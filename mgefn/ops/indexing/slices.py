@@ -39,7 +39,7 @@ from mgefn.ops.shaping import (
 INT32 = np.dtype(np.int32)
 
 # operands: the array, then one integer of rank 0 for each dimension; params: slice_sizes
-dynamic_slice_p = Primitive("dynamic_slice", weak_result=False)
+dynamic_slice_p = Primitive("dynamic_slice", weak_result=False, moves=True)
 
 
 def start_scalars(name: str, shape: tuple[int, ...], start_indices: Any) -> list[Any]:
@@ -197,7 +197,7 @@ def _repeated(column: Any, size: int) -> Any:
 
 
 # operands: the array, the update, then one integer of rank 0 for each dimension
-dynamic_update_slice_p = Primitive("dynamic_update_slice", weak_result=False)
+dynamic_update_slice_p = Primitive("dynamic_update_slice", weak_result=False, moves=True)
 
 
 @api_boundary

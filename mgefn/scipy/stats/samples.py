@@ -83,7 +83,7 @@ def mode(
         lengths = ends - begins + 1
         at = mnp.argmax(lengths, axis=-1, keepdims=True)
         value = mnp.take_along_axis(ordered, at, axis=-1)[..., 0]
-        count = mnp.max(lengths, axis=-1)
+        count = mnp.max(lengths, axis=-1).astype(dtypes.default_int())
     if keepdims:
         if axis is None:
             shape = (1,) * mnp.ndim(a)

@@ -18,10 +18,17 @@ from mgefn.core.avals import ShapedArray
 from mgefn.errors import ArgumentError, DTypeError, IndexOutOfBoundsError, ShapeError, api_boundary
 from mgefn.ops.elementwise import clip, convert, promoted, remainder, truth, where
 from mgefn.ops.indexing.gather import FILL, ScatterDimensionNumbers, scatter_p
-from mgefn.ops.indexing.select.common import BOOL, array_of, constant, integers_of, known, needed
+from mgefn.ops.indexing.select.common import (
+    BOOL,
+    array_of,
+    constant,
+    indices_dtype,
+    integers_of,
+    known,
+    needed,
+)
 from mgefn.ops.indexing.select.flat_indices import unravel_index
 from mgefn.ops.indexing.select.taking import take
-from mgefn.ops.indexing.slices import index_dtype
 from mgefn.ops.shaping import (
     broadcast_to_shape,
     concatenate_p,
@@ -52,7 +59,7 @@ def nonzero(a: ArrayLike, *, size: int | None = None, fill_value: Any = None) ->
     x = array_of("nonzero", a)
     if not x.ndim:
         raise ShapeError(f"nonzero: needs rank 1 or more, got {x.aval}. Use atleast_1d.")
-    dtype = index_dtype((x.size,))
+    dtype = indices_dtype((x.size,))
     if size is None:
         found = np.nonzero(needed("nonzero", x, "Pass size=n, or use where(mask, x, y)."))
         return tuple(constant(i.astype(dtype)) for i in found)
@@ -98,7 +105,7 @@ def argwhere(a: ArrayLike, *, size: int | None = None, fill_value: Any = None) -
     x = array_of("argwhere", a)
     if not x.ndim:
         found = needed("argwhere", x, "It has no dimension to index.")
-        return constant(np.zeros((int(bool(found)), 0), np.int32))
+        return constant(np.zeros((int(bool(found)), 0), indices_dtype(())))
     columns = nonzero(x, size=size, fill_value=fill_value)
     n = columns[0].shape[0]
     return concatenate_p.bind1(*(reshape(c, (n, 1)) for c in columns), dimension=1)

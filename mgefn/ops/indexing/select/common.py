@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,14 @@ from mgefn.core.array import ConcreteArray, as_array
 from mgefn.core.array_methods import METHODS
 from mgefn.core.tracer import Tracer
 from mgefn.errors import ConcretizationTypeError, DTypeError
+from mgefn.ops.indexing.slices import index_dtype
 
 BOOL = np.dtype(bool)
+
+
+def indices_dtype(shape: Sequence[int]) -> np.dtype:
+    """Of indices that are a result: the default integer, or int64 where that is too narrow."""
+    return max(index_dtype(shape), dtypes.default_int(), key=lambda d: d.itemsize)
 
 
 def array_of(name: str, x: Any) -> Any:

@@ -12,7 +12,7 @@ from mgefn.core.array import scalar
 from mgefn.core.array_methods import Array, ArrayLike
 from mgefn.errors import ArgumentError, IndexOutOfBoundsError, api_boundary
 from mgefn.ops.elementwise import clip, convert, remainder, where
-from mgefn.ops.indexing.select.common import integers_of, needed
+from mgefn.ops.indexing.select.common import indices_dtype, integers_of, needed
 from mgefn.ops.indexing.slices import index_dtype
 from mgefn.ops.shaping import canonical_shape
 
@@ -59,7 +59,7 @@ def ravel_multi_index(
     if order not in ("C", "F"):
         raise ArgumentError(f"ravel_multi_index: order must be 'C' or 'F', got {order!r}.")
     parts = [integers_of("ravel_multi_index", i) for i in multi_index]
-    dtype = index_dtype((math.prod(sizes),))
+    dtype = indices_dtype((math.prod(sizes),))
     total: Any = scalar(0, dtype)
     stride = 1
     pairs = list(zip(parts, sizes, strict=True))

@@ -116,7 +116,8 @@ def repeat(
             dims = (*range(at + 1), *range(at + 2, x.ndim + 1))
             wide = broadcast_in_dim(x, shape, dims)
             return reshape(wide, (*x.shape[:at], n * times, *x.shape[at + 1 :]))
-        index = np.repeat(np.arange(n, dtype=index_dtype((n,))), values)
+        # NumPy takes no uint64 for a count.
+        index = np.repeat(np.arange(n, dtype=index_dtype((n,))), values.astype(np.int64))
         return take(x, constant(index), at, mode="clip", indices_are_sorted=True)
     if total_repeat_length is None:
         needed("repeat", counts, "Pass total_repeat_length=n.")

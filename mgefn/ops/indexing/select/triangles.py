@@ -18,7 +18,7 @@ from mgefn.core.avals import ShapedArray
 from mgefn.errors import ShapeError, api_boundary
 from mgefn.ops.elementwise import convert, where
 from mgefn.ops.indexing.select.choosing import nonzero
-from mgefn.ops.indexing.select.common import array_of, constant
+from mgefn.ops.indexing.select.common import array_of, constant, indices_dtype
 from mgefn.ops.shaping import (
     broadcast_to_shape,
     broadcasted_iota,
@@ -101,7 +101,7 @@ def trace(
 @api_boundary
 def diag_indices(n: int, ndim: int = 2) -> tuple[Array, ...]:
     """The indices of the main diagonal of an array with `ndim` dimensions of size n."""
-    return (iota(np.int32, operator.index(n)),) * ndim
+    return (iota(indices_dtype((n,)), operator.index(n)),) * ndim
 
 
 @api_boundary
@@ -151,18 +151,22 @@ def _triangle(name: str, m: Any, k: int, lower: bool) -> Any:
     return where(inside, x, zero) if lower else where(inside, zero, x)
 
 
+def _constants(found: tuple[Any, Any], n: int, m: int | None) -> tuple[Array, Array]:
+    dtype = indices_dtype((n, n if m is None else m))
+    rows, columns = found
+    return constant(rows.astype(dtype)), constant(columns.astype(dtype))
+
+
 @api_boundary
 def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array]:
     """Row and column indices of the lower triangle of an n x m matrix."""
-    i, j = np.tril_indices(n, k, m)
-    return constant(i.astype(np.int32)), constant(j.astype(np.int32))
+    return _constants(np.tril_indices(n, k, m), n, m)
 
 
 @api_boundary
 def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array]:
     """Row and column indices of the upper triangle of an n x m matrix."""
-    i, j = np.triu_indices(n, k, m)
-    return constant(i.astype(np.int32)), constant(j.astype(np.int32))
+    return _constants(np.triu_indices(n, k, m), n, m)
 
 
 @api_boundary

@@ -5,5 +5,6 @@ from __future__ import annotations
 from mgefn import checkify
 from mgefn.api.settings import enable_x64
 from mgefn.control.callbacks import io_callback
+from mgefn.experimental import mesh_utils, shard_map
 
-__all__ = ["checkify", "enable_x64", "io_callback"]
+__all__ = ["checkify", "enable_x64", "io_callback", "mesh_utils", "shard_map"]
