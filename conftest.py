@@ -1,10 +1,19 @@
 """pytest's settings for tests/ and for the examples in mgefn's docstrings alike.
 
 Stands at the root because a conftest.py inside tests/ is not seen by the doctests of mgefn/.
-Imports nothing but pytest: collecting must stay quick.
+Imports nothing heavy beside pytest: collecting must stay quick.
 """
 
+import getpass
+import os
+import tempfile
+
 import pytest
+
+# Compiled code of tests stays out of the user's cache, and serves the next run and all workers.
+os.environ.setdefault(
+    "MGEFN_CACHE_DIR", os.path.join(tempfile.gettempdir(), f"mgefn-tests-{getpass.getuser()}")
+)
 
 OPT_IN = {
     "gpu": "run the tests that need an NVIDIA GPU and CuPy; they fail where these are absent",
