@@ -39,6 +39,7 @@ PIECE = 15e3  # ns of work that are worth handing to a thread
 MOST_CHUNKS = 64
 MOST_PARTIALS = 16  # chunks where each has memory of its own
 KEEP_FROM = 12.0  # cost of computing a value again from which it is kept
+FEW = 8  # elements of a last axis below which vectors run along the one before
 HEAVY = 8.0  # cost of an operation from which a vector is one register wide
 BAKED = (0, 1, -1)  # literals that are part of the code
 PIECE_ELEMENTS = 1 << 14  # least length of a piece of a divided row
@@ -72,6 +73,21 @@ def collapsed(
                 continue
         loops.append((n, steps))
     return loops
+
+
+def _axes_of(domain: Sequence[int], loops: Sequence[tuple[int, Any]], number: int) -> set[int]:
+    """The axes that one of the loops over all of a domain stands for."""
+    axes = iter([i for i, n in enumerate(domain) if n != 1])
+    for n, (size, _) in enumerate(loops):
+        found: set[int] = set()
+        left = size
+        while left > 1:
+            axis = next(axes)
+            found.add(axis)
+            left //= domain[axis]
+        if n == number:
+            return found
+    return set()
 
 
 class _Lowering:
@@ -126,24 +142,21 @@ class _Lowering:
         all_strides = [a[3] for a in accesses]
         outer_axes = range(rank - g.row) if g.row else range(rank)
         if g.row:
+            row_axes = set(range(rank - g.row, rank))
             inner = collapsed(g.domain, all_strides, range(rank - g.row, rank))
             lead = collapsed(g.domain, all_strides, range(g.lead))
             outer = lead + collapsed(g.domain, all_strides, range(g.lead, rank - g.row))
         else:
             outer = collapsed(g.domain, all_strides, outer_axes)
-            inner = [outer.pop()] if outer else []
+            at = len(outer) - 1
+            if at > 0 and outer[at][0] < FEW and outer[at - 1][0] >= 4 * outer[at][0]:
+                at -= 1  # vectors along so few elements would be mostly empty
+            row_axes = _axes_of(g.domain, outer, at)
+            inner = [outer.pop(at)] if outer else []
         if not inner:
             inner = [(1, [0] * len(accesses))]
         row_size = math.prod(n for n, _ in inner)
         rows = math.prod(n for n, _ in outer)
-        row_axes = set(range(rank - g.row, rank)) if g.row else set()
-        if not g.row:  # of a map, the axes that the last loop stands for
-            left = inner[0][0]
-            for axis in reversed(range(rank)):
-                if left == 1:
-                    break
-                row_axes.add(axis)
-                left //= g.domain[axis]
         # Nodes with their stages.
         nodes: list[Node] = []
         constants: list[int] = []

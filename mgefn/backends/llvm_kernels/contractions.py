@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from mgefn.compiler.codegen.gemm import Dots, Pack, Tile
+from mgefn.compiler.codegen.gemm import Dots, Pack, Tile, Tiny
 from mgefn.compiler.codegen.values import FLOATS
 from mgefn.compiler.native import dtype_name, vector_bytes
 from mgefn.compiler.steps import Call, Lowered, NativeStep, Place, Scratch, roots_of
@@ -15,6 +15,7 @@ from mgefn.core.jaxpr import Eqn
 FLOPS = 25.0  # a thread's, for each nanosecond: decides what is divided
 SERIAL = 30e3  # nanoseconds below which threads do not help
 PIECE = 20e3  # nanoseconds that are worth handing to a thread
+TINY = 8  # largest size of a product that is written out
 FEW = 8  # rows of a product that is dot products, where its operands lie for them
 
 
@@ -71,6 +72,21 @@ def _lower(eqn: Eqn, places: Sequence[Place]) -> NativeStep | None:
     # The result's rows are contiguous; of a single row or column either order will do.
     c_batch, c_m, c_n = m * n * size, n * size, size
     a_root, b_root = (xp.root, xp.offset), (yp.root, yp.offset)
+    if max(m, k, n) <= TINY:
+        nanoseconds = batch * m * k * 0.5 + 5
+        return NativeStep(
+            [
+                Call(
+                    Tiny(dtype, m, k, n, b_n == size or n == 1),
+                    ((xp.root, xp.offset), (yp.root, yp.offset), (out, 0)),
+                    (a_batch, a_m, a_k, b_batch, b_k, b_n, c_batch),
+                    batch,
+                    _chunk(batch, nanoseconds),
+                )
+            ],
+            roots_of(places), [out], "dot_general", flops=2.0 * batch * m * n * k,
+            moved=batch * (m * k + k * n + m * n) * size,
+        )  # fmt: skip
     if n == 1 and (m > 1 or b_k != size):
         # A column is the row of the transposed product.
         a_batch, a_m, a_k, b_batch, b_k, b_n = b_batch, b_n, b_k, a_batch, a_k, a_m

@@ -100,6 +100,58 @@ class Tile(NamedTuple):
         return finished(b, name)
 
 
+class Tiny(NamedTuple):
+    """C[b, m, n] = sum over k of A[b, m, k] B[b, k, n] for sizes so small that all is written out.
+
+    Pointers: A, B, C. Domain: batch. Descriptor: strides in bytes of A (batch, m, k), of B (batch, k,
+    n), of C (batch); C's rows are contiguous, and so are B's where `rows_lie` says so.
+    """
+
+    dtype: str
+    m: int
+    k: int
+    n: int
+    rows_lie: bool
+
+    def text(self, name: str) -> str:
+        module = Module()
+        b = Builder(module)
+        scalar, size = LLVM_TYPES[self.dtype], itemsize(self.dtype)
+        w = max(2, 1 << (self.n - 1).bit_length())
+        memory = Memory(b, scalar, w, size)
+        t = memory.t
+        a_batch, a_m, a_k, b_batch, b_k, b_n, c_batch = Numbers(b).take(7)
+        a_base, b_base, c_base = pointers(b, 3)
+        lanes = ", ".join(f"i1 {'true' if i < self.n else 'false'}" for i in range(w))
+        mask = f"<{lanes}>"
+        counter = b.emit("alloca i64")
+        with Loop(b, counter, "%begin", "%end") as u:
+            a_at = b.offset(a_base, _mul(b, u, a_batch))
+            b_at = b.offset(b_base, _mul(b, u, b_batch))
+            c_at = b.offset(c_base, _mul(b, u, c_batch))
+            rows = []
+            for _ in range(self.k):
+                if self.rows_lie:
+                    row = memory.load(b_at, mask)
+                else:
+                    row, at = "zeroinitializer", b_at
+                    for i in range(self.n):
+                        x = b.load(scalar, at, size)
+                        row = b.emit(f"insertelement {t} {row}, {scalar} {x}, i64 {i}")
+                        at = b.offset(at, b_n)
+                rows.append(row)
+                b_at = b.offset(b_at, b_k)
+            for i in range(self.m):
+                total, at = b.const(t, 0), a_at
+                for row in rows:
+                    x = b.splat(t, b.load(scalar, at, size))
+                    total = b.fma(t, x, row, total)
+                    at = b.offset(at, a_k)
+                memory.store(total, b.offset(c_at, str(i * self.n * size)), mask)
+                a_at = b.offset(a_at, a_m)
+        return finished(b, name)
+
+
 class Pack(NamedTuple):
     """B[b, k, n] in panels of two vectors: [b][panel][k][2 width], columns beyond the last 0.
 
