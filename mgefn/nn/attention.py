@@ -8,14 +8,17 @@ from typing import Any
 import numpy as np
 
 from mgefn import dtypes
+from mgefn.control.checkpoint import checkpoint
+from mgefn.control.scan import scan
 from mgefn.core.array_methods import ArrayLike
 from mgefn.errors import ArgumentError, DTypeError, ShapeError, api_boundary
 from mgefn.nn.functions import softmax
+from mgefn.numpy import pad
 from mgefn.numpy.creation import arange, asarray
 from mgefn.ops.contractions import einsum
 from mgefn.ops.elementwise import stop_gradient_leaf, where
 from mgefn.ops.reductions import logsumexp
-from mgefn.ops.shaping import expand_dims, reshape, transpose
+from mgefn.ops.shaping import expand_dims, moveaxis, reshape, transpose
 
 __all__ = ["dot_product_attention"]
 
@@ -47,16 +50,19 @@ def _grouped(name: str, x: Any, full: tuple[int, int, int, int], key_heads: int)
 
 
 def _allowed(
-    shape: tuple[int, int],
+    query_at: Any,
+    s: int,
     is_causal: bool,
     window: tuple[int, int] | None,
     query_lengths: Any,
     key_lengths: Any,
 ) -> list[Any]:
-    """Masks of which query may look at which key, each to broadcast with (B, K, G, T, S)."""
-    t, s = shape
-    # In NumPy, so that a program holds them as constants.
-    query_at, key_at = np.arange(t)[:, None], np.arange(s)[None, :]
+    """Masks of which query may look at which key, each to broadcast with (B, K, G, T, S).
+
+    Positions of queries are a column, in NumPy where they are known, so that a program holds the
+    masks as constants.
+    """
+    key_at = np.arange(s)[None, :]
     masks: list[Any] = []
     if is_causal:
         masks.append(key_at <= query_at)
@@ -64,10 +70,40 @@ def _allowed(
         left, right = window
         masks.append((query_at <= key_at + left) & (query_at >= key_at - right))
     if query_lengths is not None:
-        masks.append(arange(t)[:, None] < reshape(query_lengths, (-1, 1, 1, 1, 1)))
+        masks.append(query_at < reshape(query_lengths, (-1, 1, 1, 1, 1)))
     if key_lengths is not None:
         masks.append(arange(s) < reshape(key_lengths, (-1, 1, 1, 1, 1)))
     return masks
+
+
+def _attend(
+    grouped: Any, k: Any, v: Any, scale: Any, bias: Any, masks: list[Any]
+) -> tuple[Any, Any]:
+    """Values (B, T, K, G, H) for queries of that shape, and the scores (B, K, G, T, S)."""
+    wide = dtypes.promote_types(grouped.dtype, "float32")
+    scores = einsum("btkgh,bskh->bkgts", grouped, k, preferred_element_type=wide)
+    scores = scores * asarray(scale, wide)
+    if bias is not None:
+        scores = (scores + bias).astype(wide)
+    if masks:
+        allowed = masks[0]
+        for m in masks[1:]:
+            allowed = allowed & m
+        # Finite, so that a row without any key has weights, and no NaN.
+        scores = where(allowed, scores, asarray(-0.7 * float(np.finfo(np.float32).max), wide))
+    weights = softmax(scores, axis=-1).astype(k.dtype)
+    return einsum("bkgts,bskh->btkgh", weights, v), scores
+
+
+def _in_blocks(x: Any, axis: int, size: int, count: int, t: int) -> Any:
+    """Blocks (count, ..., size, ...) of an array with T along an axis; None where it has none."""
+    if x is None or x.shape[axis] != t or t == 1:
+        return None
+    widths = [(0, 0)] * x.ndim
+    widths[axis] = (0, size * count - t)
+    x = pad(x, widths)
+    x = reshape(x, (*x.shape[:axis], count, size, *x.shape[axis + 1 :]))
+    return moveaxis(x, axis, 0)
 
 
 @api_boundary
@@ -85,6 +121,7 @@ def dot_product_attention(
     local_window_size: int | tuple[int, int] | None = None,
     implementation: str | None = None,
     return_residual: bool = False,
+    block_size: int | None = None,
 ) -> Any:
     """softmax(scale * query key^T + bias) value, for each head.
 
@@ -106,6 +143,8 @@ def dot_product_attention(
         local_window_size: (left, right), or one number for both: query t looks at keys from
             t - left to t + right.
         implementation: None or "xla", which name the one there is.
+        block_size: so many queries at a time, whose scores the backward pass computes again: memory
+            grows by T + S instead of T * S. None: all at once.
         return_residual: return also the logarithms of the sums of exponentials, shape (B, T, N) or
             (T, N), through which no derivative flows.
 
@@ -141,32 +180,54 @@ def dot_product_attention(
     query_lengths = _lengths("query_seq_lengths", query_seq_lengths, b)
     key_lengths = _lengths("key_value_seq_lengths", key_value_seq_lengths, b)
 
-    wide = dtypes.promote_types(q.dtype, "float32")
     grouped = reshape(q, (b, t, heads, n // heads, h))
-    scores = einsum("btkgh,bskh->bkgts", grouped, k, preferred_element_type=wide)
-    scores = scores * asarray(1 / math.sqrt(h) if scale is None else scale, wide)
+    factor = 1 / math.sqrt(h) if scale is None else scale
+    added = given = None
     if bias is not None:
         added = _grouped("bias", _of_rank_4("bias", bias), (b, n, t, s), heads)
-        scores = (scores + added).astype(wide)
-    masks = _allowed((t, s), is_causal, local_window_size, query_lengths, key_lengths)
     if mask is not None:
         given = _of_rank_4("mask", mask)
         if not dtypes.is_bool(given.dtype):
             raise DTypeError(f"{_NAME}: mask must be bool, got {given.aval}. Add it as a bias.")
-        masks.append(_grouped("mask", given, (b, n, t, s), heads))
-    if masks:
-        allowed = masks[0]
-        for m in masks[1:]:
-            allowed = allowed & m
-        # Finite, so that a row without any key has weights, and no NaN.
-        scores = where(allowed, scores, asarray(-0.7 * float(np.finfo(np.float32).max), wide))
-    weights = softmax(scores, axis=-1).astype(k.dtype)
-    out = reshape(einsum("bkgts,bskh->btkgh", weights, v), (b, t, n, h))
+        given = _grouped("mask", given, (b, n, t, s), heads)
+
+    def rows(queries: Any, query_at: Any, own_bias: Any, own_mask: Any) -> tuple[Any, Any]:
+        masks = _allowed(query_at, s, is_causal, local_window_size, query_lengths, key_lengths)
+        if own_mask is not None:
+            masks.append(own_mask)
+        out, scores = _attend(queries, k, v, factor, own_bias, masks)
+        if not return_residual:
+            return out, None
+        return out, logsumexp(stop_gradient_leaf(scores), axis=-1)
+
+    if block_size is not None and block_size < 1:
+        raise ArgumentError(f"{_NAME}: block_size must be 1 or more, got {block_size}.")
+    if block_size is None or t <= block_size:
+        out, residual = rows(grouped, np.arange(t)[:, None], added, given)
+    else:
+        count = -(-t // block_size)
+        blocks = [_in_blocks(x, i, block_size, count, t)
+                  for x, i in ((grouped, 1), (added, 3), (given, 3))]  # fmt: skip
+        at = reshape(arange(count * block_size), (count, block_size, 1))
+
+        @checkpoint
+        def step(carry: Any, one: Any) -> tuple[Any, Any]:
+            queries, query_at, own_bias, own_mask = one
+            own_bias = added if own_bias is None else own_bias
+            return carry, rows(queries, query_at, own_bias, given if own_mask is None else own_mask)
+
+        _, (out, residual) = scan(step, None, (blocks[0], at, blocks[1], blocks[2]))
+        out = moveaxis(out, 0, 1)
+        out = reshape(out, (b, count * block_size, heads, n // heads, h))[:, :t]
+        if residual is not None:
+            residual = moveaxis(residual, 0, 3)
+            residual = reshape(residual, (b, heads, n // heads, count * block_size))[..., :t]
+    out = reshape(out, (b, t, n, h))
     if query_lengths is not None:
         counts = arange(t) < expand_dims(query_lengths, 1)
         out = where(expand_dims(counts, (2, 3)), out, 0).astype(out.dtype)
     out = reshape(out, shape)
     if not return_residual:
         return out
-    residual = transpose(logsumexp(stop_gradient_leaf(scores), axis=-1), (0, 3, 1, 2))
+    residual = transpose(reshape(residual, (b, n, t)), (0, 2, 1))
     return out, reshape(residual.astype(k.dtype), shape[:-1])

@@ -47,6 +47,7 @@ __all__ = [
     "elu",
     "gelu",
     "glu",
+    "hard_shrink",
     "hard_sigmoid",
     "hard_silu",
     "hard_swish",
@@ -62,17 +63,21 @@ __all__ = [
     "one_hot",
     "prelu",
     "relu",
+    "relu2",
     "relu6",
     "selu",
     "sigmoid",
     "silu",
     "soft_sign",
     "softmax",
+    "softmin",
     "softplus",
+    "softshrink",
     "sparse_plus",
     "sparse_sigmoid",
     "squareplus",
     "standardize",
+    "step",
     "swish",
     "tanh",
 ]
@@ -109,7 +114,7 @@ def relu(x: ArrayLike) -> Array:
 @api_boundary
 def relu6(x: ArrayLike) -> Array:
     """x limited to [0, 6], elementwise. Derivative 0 at 0 and at 6."""
-    a = _real("relu6", x)
+    a = _float("relu6", x)
     return where(a <= 0, 0, where(a >= 6, 6, a)).astype(a.dtype)
 
 
@@ -287,6 +292,41 @@ def glu(x: ArrayLike, axis: int = -1) -> Array:
     return first * logistic(second)
 
 
+# -- thresholds -----------------------------------------------------------------------------------
+
+
+@api_boundary
+def relu2(x: ArrayLike) -> Array:
+    """max(x, 0)**2, elementwise."""
+    return square(relu(x))
+
+
+@api_boundary
+def step(x: ArrayLike, threshold: ArrayLike = 0.0) -> Array:
+    """1 above a threshold, 0 at it and below, elementwise; its derivative is 0.
+
+    Example:
+        >>> mgefn.nn.step(mnp.array([-1.0, 0.0, 2.0]))
+        Array([0., 0., 1.], dtype=float32)
+    """
+    a = _real("step", x)
+    return convert(a > threshold, a.dtype)
+
+
+@api_boundary
+def softshrink(x: ArrayLike, lambd: ArrayLike = 0.5) -> Array:
+    """x moved towards 0 by lambd, and 0 where it would pass it, elementwise."""
+    a = _float("softshrink", x)
+    return where(a > lambd, a - lambd, where(a < -asarray(lambd), a + lambd, a * 0))
+
+
+@api_boundary
+def hard_shrink(x: ArrayLike, lambd: ArrayLike = 0.5) -> Array:
+    """x where its size is above lambd, otherwise 0, elementwise."""
+    a = _float("hard_shrink", x)
+    return where(abs(a) > lambd, a, a * 0)
+
+
 # -- distributions --------------------------------------------------------------------------------
 
 
@@ -319,6 +359,12 @@ def softmax(x: ArrayLike, axis: Axis = -1, where: ArrayLike | None = None) -> Ar
     return parts / _nonzero(total)
 
 
+@api_boundary
+def softmin(x: ArrayLike, axis: Axis = -1) -> Array:
+    """softmax(-x)."""
+    return softmax(-_float("softmin", x), axis)
+
+
 def _nonzero(total: Any) -> Any:
     return where(total == 0, 1, total)
 
@@ -327,9 +373,16 @@ def _nonzero(total: Any) -> Any:
 def log_softmax(x: ArrayLike, axis: Axis = -1, where: ArrayLike | None = None) -> Array:
     """log(softmax(x)), safe from overflow and underflow; arguments as for `softmax`."""
     a = _float("log_softmax", x)
-    shifted = _shifted(a, axis, None if where is None else asarray(where))
+    mask = None if where is None else asarray(where)
+    shifted = _shifted(a, axis, mask)
     total = reductions.sum(exp(shifted), axis, keepdims=True)
-    return shifted - log(_nonzero(total))
+    result = shifted - log(_nonzero(total))
+    return result if mask is None else _masked_out(result, mask)
+
+
+def _masked_out(result: Any, mask: Any) -> Any:
+    """Elements left out are -inf whatever the others are: a constant, also to a derivative."""
+    return where(mask, result, -math.inf)
 
 
 @api_boundary
