@@ -50,24 +50,33 @@ __version_info__ = (0, 1, 0)
 
 if TYPE_CHECKING:
     from mgefn import ad_checkpoint as ad_checkpoint
+    from mgefn import amp as amp
     from mgefn import checkify as checkify
     from mgefn import custom_batching as custom_batching
     from mgefn import custom_derivatives as custom_derivatives
+    from mgefn import data as data
     from mgefn import debug as debug
     from mgefn import dlpack as dlpack
     from mgefn import experimental as experimental
     from mgefn import flatten_util as flatten_util
     from mgefn import image as image
+    from mgefn import io as io
     from mgefn import lax as lax
+    from mgefn import logger as logger
     from mgefn import memory as memory
+    from mgefn import metrics as metrics
     from mgefn import nn as nn
     from mgefn import optim as optim
+    from mgefn import profiler as profiler
     from mgefn import random as random
     from mgefn import scipy as scipy
     from mgefn import sharding as sharding
     from mgefn import stages as stages
     from mgefn import test_util as test_util
+    from mgefn import training as training
     from mgefn import typing as typing
+    from mgefn import vision as vision
+    from mgefn import viz as viz
     from mgefn.api.products import hvp as hvp
     from mgefn.api.settings import checking_leaks as checking_leaks
     from mgefn.api.settings import clear_caches as clear_caches
@@ -94,31 +103,46 @@ if TYPE_CHECKING:
     from mgefn.control.custom_rules import custom_jvp as custom_jvp
     from mgefn.control.custom_rules import custom_vjp as custom_vjp
     from mgefn.custom_derivatives import custom_gradient as custom_gradient
+    from mgefn.rngs import Rngs as Rngs
     from mgefn.sharding import NamedSharding as NamedSharding
     from mgefn.sharding import P as P
+    from mgefn.sharding import make_mesh as make_mesh
+    from mgefn.sharding import reshard as reshard
+    from mgefn.sharding import set_mesh as set_mesh
+    from mgefn.sharding import shard_map as shard_map
+    from mgefn.training.tensorboard import SummaryWriter as SummaryWriter
 
 # Loaded when first named, so that programs that do without them do not wait for them.
 _ON_FIRST_USE = frozenset(
     {
         "ad_checkpoint",
+        "amp",
         "checkify",
         "custom_batching",
         "custom_derivatives",
+        "data",
         "debug",
         "dlpack",
         "experimental",
         "flatten_util",
         "image",
+        "io",
         "lax",
+        "logger",
         "memory",
+        "metrics",
         "nn",
         "optim",
+        "profiler",
         "random",
         "scipy",
         "sharding",
         "stages",
         "test_util",
+        "training",
         "typing",
+        "vision",
+        "viz",
     }
 )
 # module -> names that it lends to this one
@@ -157,10 +181,16 @@ _LENT = {
         "custom_vjp",
     ),
     "mgefn.custom_derivatives": ("custom_gradient",),
+    "mgefn.rngs": ("Rngs",),
     "mgefn.sharding": (
         "NamedSharding",
         "P",
+        "make_mesh",
+        "reshard",
+        "set_mesh",
+        "shard_map",
     ),
+    "mgefn.training": ("SummaryWriter",),
 }
 _LENDERS = {name: module for module, names in _LENT.items() for name in names}
 
@@ -172,6 +202,7 @@ _backends.set_compile_hook(
 )
 # Kernels of families that few programs need.
 _backends.set_rest_of_tables(lambda: importlib.import_module("mgefn.backends.numpy_cpu_families"))
+_backends.set_late_table("llvm", lambda: importlib.import_module("mgefn.backends.llvm_cpu"))
 # scipy.special.erf(x) finds mgefn.scipy.special.erf, which is above the module that dispatches.
 _dispatch.LOADERS["scipy.special"] = lambda: importlib.import_module("mgefn.scipy.special")
 

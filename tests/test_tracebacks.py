@@ -25,9 +25,9 @@ NAMESPACES += [
     for m in pkgutil.iter_modules(mgefn.__path__)
     if m.name
     in {
-        "nn", "optim", "scipy", "data", "export", "debug", "memory", "tree_util", "ad_checkpoint",
-        "checkify", "custom_batching", "custom_derivatives", "flatten_util", "sharding",
-        "test_util",
+        "amp", "nn", "optim", "scipy", "data", "io", "logger", "metrics", "profiler", "training",
+        "viz", "export", "debug", "memory", "tree_util", "ad_checkpoint", "checkify",
+        "custom_batching", "custom_derivatives", "flatten_util", "sharding", "test_util",
     }
 ]  # fmt: skip
 NAMESPACES += [

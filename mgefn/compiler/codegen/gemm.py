@@ -103,8 +103,8 @@ class Tile(NamedTuple):
 class Tiny(NamedTuple):
     """C[b, m, n] = sum over k of A[b, m, k] B[b, k, n] for sizes so small that all is written out.
 
-    Pointers: A, B, C. Domain: batch. Descriptor: strides in bytes of A (batch, m, k), of B (batch, k,
-    n), of C (batch); C's rows are contiguous, and so are B's where `rows_lie` says so.
+    Pointers: A, B, C. Domain: batch. Descriptor: strides in bytes of A (batch, m, k), of B (batch,
+    k, n), of C (batch); C's rows are contiguous, and so are B's where `rows_lie` says so.
     """
 
     dtype: str

@@ -1,0 +1,104 @@
+"""Traces: what they record, and that they change nothing."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import mgefn
+import mgefn.numpy as mnp
+from mgefn import lax, profiler
+from mgefn.core.interpreter import state
+from mgefn.errors import ArgumentError
+
+
+def f(x):
+    return mnp.sum(mnp.tanh(x) * 2)
+
+
+def program(x):
+    value, slope = mgefn.value_and_grad(f)(x)
+    y = mgefn.jit(f)(x) + lax.fori_loop(0, 3, lambda i, v: v + i, value)
+    return y, slope, mgefn.vmap(mnp.sin)(x)
+
+
+def test_a_trace_changes_no_result_and_records(tmp_path):
+    x = mnp.arange(4.0)
+    want = program(x)
+    with profiler.Profiler(tmp_path) as p, profiler.TraceAnnotation("all", size=4):
+        assert profiler.is_profiling()
+        got = program(x)
+    assert not profiler.is_profiling()
+    assert state.current is None
+    assert all(a.tolist() == b.tolist() for a, b in zip(want, got, strict=True))
+    names = [e["name"] for e in p.events]
+    assert {"tanh", "reduce_sum", "sin", "jit(f)", "all"} <= set(names)
+    document = json.loads(p.path.read_text())
+    assert document["traceEvents"] == p.events
+    whole = next(e for e in p.events if e["name"] == "all")
+    assert whole["args"] == {"size": "4"}
+    for e in p.events:
+        assert e["ph"] == "X"
+        assert whole["ts"] <= e["ts"]
+        assert e["ts"] + e["dur"] <= whole["ts"] + whole["dur"] + 1e-3
+    sine = next(e for e in p.events if e["name"] == "sin")
+    assert sine["args"] == {"in": "f32[4]", "out": "f32[4]"}
+    summary = p.summary()
+    assert next(iter(summary)) == "all"
+    assert summary["tanh"]["calls"] == names.count("tanh")
+
+
+def test_start_stop_and_annotations(tmp_path):
+    profiler.start_trace(tmp_path / "a")
+    try:
+        with pytest.raises(ArgumentError, match="runs already"):
+            profiler.start_trace(tmp_path / "b")
+        profiler.annotate_function(f, step=3)(mnp.ones(2))
+        with profiler.StepTraceAnnotation("train", step_num=7):
+            mnp.sin(1.0)
+        with pytest.raises(ArgumentError, match="cannot end inside"):
+            mgefn.grad(lambda x: (profiler.stop_trace(), x)[1])(1.0)
+    finally:
+        profiler.stop_trace()
+    events = json.loads((tmp_path / "a" / "trace.json").read_text())["traceEvents"]
+    kinds = {e["name"]: e for e in events if e["cat"] == "annotation"}
+    assert kinds["f"]["args"] == {"step": "3"}
+    assert kinds["train"]["args"] == {"step_num": "7"}
+    with pytest.raises(ArgumentError, match="no trace runs"):
+        profiler.stop_trace()
+    with pytest.raises(ArgumentError, match=r"cannot begin inside of grad"):
+        mgefn.grad(lambda x: (profiler.start_trace(tmp_path), x)[1])(1.0)
+    with pytest.raises(ArgumentError, match="format must be"):
+        profiler.Profiler(tmp_path, "other")
+
+
+def test_an_error_inside_ends_the_trace(tmp_path):
+    with pytest.raises(ZeroDivisionError), profiler.trace(tmp_path):
+        mnp.sin(1.0)
+        1 / 0  # noqa: B018
+    assert not profiler.is_profiling()
+    assert (tmp_path / "trace.json").exists()
+
+
+def test_profiler_as_a_decorator(tmp_path):
+    p = profiler.Profiler(tmp_path)
+    timed = p(f)
+    timed(mnp.ones(2))
+    once = len(p.events)
+    timed(mnp.ones(2))
+    assert len(p.events) == 2 * once > 0
+
+
+def test_profile_and_benchmark(tmp_path):
+    with profiler.profile(tmp_path) as p:
+        mnp.sin(1.0)
+    assert p.path.exists()
+    calls = []
+    result = profiler.benchmark(lambda a, b=0: calls.append((a, b)), (1,), {"b": 2}, 3, n_warmup=2)
+    assert calls == [(1, 2)] * 5
+    assert len(result.seconds) == 3
+    assert result.best <= result.median
+    assert "of 3 calls" in repr(result)
+    with pytest.raises(ArgumentError, match="n_repeat must be 1 or more"):
+        profiler.benchmark(f, n_repeat=0)
