@@ -13,6 +13,11 @@ def each(names: str, reason: str) -> dict[str, str]:
 
 OMITTED: dict[str, str] = {
     **each(
+        "numpy.gcd numpy.lcm",
+        "the program of all cases did not return from JAX 0.10.2 within two minutes; "
+        "tests/numpy holds them to NumPy",
+    ),
+    **each(
         "numpy.character numpy.complexfloating numpy.flexible numpy.floating numpy.generic "
         "numpy.inexact numpy.integer numpy.number numpy.object_ numpy.signedinteger "
         "numpy.unsignedinteger",
@@ -70,7 +75,7 @@ DEVIATIONS: list[Deviation] = [
         "numpy.add numpy.subtract numpy.multiply numpy.maximum numpy.minimum numpy.fmax numpy.fmin "
         "numpy.power numpy.pow numpy.fmod numpy.mod numpy.remainder numpy.floor_divide "
         "numpy.divmod numpy.bitwise_and numpy.bitwise_or numpy.bitwise_xor numpy.left_shift "
-        "numpy.right_shift numpy.bitwise_left_shift numpy.bitwise_right_shift numpy.gcd numpy.lcm",
+        "numpy.right_shift numpy.bitwise_left_shift numpy.bitwise_right_shift",
         "^uint32 int32 narrow dtype",
         HONOURED,
     ),

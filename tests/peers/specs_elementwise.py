@@ -155,6 +155,5 @@ NUMPY = {
         "left_shift right_shift bitwise_left_shift bitwise_right_shift",
         binary(INT_PAIRS, low=(-3, 0), scalars=(True, 2)),
     ),
-    **each("gcd lcm", binary(INT_PAIRS, low=(-30, -30), high=(30, 30), scalars=(2,))),
     **each("isclose", binary()),
 }
