@@ -155,7 +155,7 @@ KERNELS = {
     special.erf_p: ew.of_math("erf", 20),
     special.erfc_p: ew.of_math("erfc", 40),
     special.erf_inv_p: ew.of_math("erf_inv", 40),
-    special.lgamma_p: ew.of_math("lgamma", 120),
+    special.lgamma_p: ew.lgamma,
     special.digamma_p: ew.of_math("digamma", 80),
     # elementwise: comparison and logic
     e.eq_p: ew.equal,

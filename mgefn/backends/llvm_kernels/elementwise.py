@@ -367,6 +367,17 @@ clz = Elementwise(_clz, INTEGERS, 3)
 stop_gradient = Elementwise(_same, ALL, 0)
 
 
+def _lgamma(b: Builder, out: str, width: int, ops: Sequence[Operand], params: Any) -> str:
+    """As SciPy's, which is -inf at -inf where C's is inf."""
+    t, x = ty(out, width), ops[0].value
+    y = vector_math.emit(b, "lgamma", LLVM_TYPES[out], width, x)
+    low = b.const(t, float("-inf"))
+    return b.select(t, b.fcmp("oeq", t, x, low), low, y)
+
+
+lgamma = Elementwise(_lgamma, FLOATS, 120)
+
+
 class _OfMath(Elementwise):
     """A function of vector_math, where that has it."""
 

@@ -28,18 +28,7 @@ def _scipy(name: str) -> ViaFloat32:
 # -- error, gamma and Bessel functions, sinc
 
 erf, erfc, erf_inv = _scipy("erf"), _scipy("erfc"), _scipy("erfinv")
-digamma = _scipy("psi")
-
-
-def _lgamma(x: np.ndarray) -> np.ndarray:
-    import scipy.special  # a heavy library, needed by few programs
-
-    y = np.asarray(scipy.special.gammaln(x))
-    # SciPy gives -inf at -inf; C's lgamma and JAX's give the limit of its peaks.
-    return np.where(x == -np.inf, np.asarray(np.inf, y.dtype), y)
-
-
-lgamma = ViaFloat32(_lgamma)
+lgamma, digamma = _scipy("gammaln"), _scipy("psi")
 bessel_i0e, bessel_i1e = _scipy("i0e"), _scipy("i1e")
 
 
