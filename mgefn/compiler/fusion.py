@@ -196,6 +196,7 @@ def rewritten(eqns: Sequence[Eqn]) -> list[Eqn]:
 
 def _steps_of(eqn: Eqn) -> list[Eqn]:
     axes, shape = eqn.params["axes"], eqn.inputs[0].aval.shape
+    x_dtype = eqn.inputs[0].aval.dtype.name
     if all(shape[a] == 1 for a in axes):  # each result is its only element
         out = eqn.out_binders[0]
         sizes = {"new_sizes": out.aval.shape}
@@ -213,6 +214,8 @@ def _steps_of(eqn: Eqn) -> list[Eqn]:
             runs = [list(axes[:-1]), [axes[-1]]]
     if len(runs) <= 1:
         return [eqn]
+    if x_dtype in HALVES and REDUCTIONS[eqn.primitive.name] in ("sum", "prod"):
+        return [eqn]  # what lies between two steps would be rounded
     steps: list[Eqn] = []
     x: Atom = eqn.inputs[0]
     for run in reversed(runs):

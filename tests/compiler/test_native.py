@@ -232,6 +232,16 @@ def test_floats_of_16_bits_round_after_every_operation(dtype: str) -> None:
         )
 
 
+@pytest.mark.parametrize("axes", [(0, 2), (1, 3), (0, 1, 3)])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_sums_of_16_bits_are_rounded_once(dtype: str, axes: tuple[int, ...]) -> None:
+    x = drawn(5, 3, 7, 6, dtype=dtype)
+    wide = mnp.stack([mnp.full((3, 2), 40000, dtype), mnp.full((3, 2), -40000, dtype)])
+    for fun, arg in ((lambda v: v.sum(axes), x), (lambda v: v.sum((0, 2)), wide)):
+        got, want = mgefn.jit(fun, backend="llvm")(arg), fun(arg)
+        np.testing.assert_array_equal(np.asarray(got), np.asarray(want))
+
+
 # -- loops and branches ---------------------------------------------------------------------------
 
 
