@@ -59,7 +59,9 @@ def test_as_jax(item: str) -> None:
     text = "\n".join(map(str, bad[:20]))
     assert not bad, f"{item} differs from JAX in {len(bad)} of {made} comparisons:\n{text}"
     idle = [d.where for d in allowed if not any(d.covers(f) for f in found)]
-    assert not idle, f"{item} no longer deviates as deviations.py says: {idle}. Delete the entries."
+    # What is drawn decides whether some deviations show, so a day's sample may miss one.
+    if ALL:
+        assert not idle, f"{item} no longer deviates as deviations.py says: {idle}. Delete them."
     assert made, f"{item}: JAX refused every case, so nothing was compared. Correct its spec."
 
 
