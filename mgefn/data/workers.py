@@ -57,10 +57,10 @@ def get_worker_info() -> WorkerInfo | None:
     return _here.info
 
 
-def _start_process(counter: Any, job: Callable[..., Any]) -> None:
+def _start_process(counter: Any, count: int, job: Callable[..., Any]) -> None:
     global _job
     with counter.get_lock():
-        number = counter.value
+        number = counter.value % count  # one that takes another's place has its number
         counter.value += 1
     _here.info = WorkerInfo(number, "process")
     _job = job
@@ -98,7 +98,7 @@ class Workers:
         elif count:
             context = multiprocessing.get_context("spawn")
             self._executor = ProcessPoolExecutor(
-                count, context, _start_process, (context.Value("i", 0), job)
+                count, context, _start_process, (context.Value("i", 0), count, job)
             )
 
     def submit(self, *args: Any) -> Future[Any]:
