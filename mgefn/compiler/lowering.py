@@ -7,12 +7,11 @@ go into the call; the kernel keeps what decides the code.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
 from typing import Any
 
-from mgefn.compiler.codegen.values import held
+from mgefn.compiler.codegen.values import held, itemsize
 from mgefn.compiler.fusion import Fusion, Group, Term, contiguous
 from mgefn.compiler.kernel import (
     FLAT,
@@ -31,29 +30,15 @@ from mgefn.compiler.kernel import (
     Node,
     bits_of_constant,
 )
-from mgefn.compiler.steps import Call, NativeStep, Scratch
+from mgefn.compiler.steps import MOST_CHUNKS, Call, NativeStep, Scratch, chunk_of
 from mgefn.core.jaxpr import Var
 
-SERIAL = 30e3  # ns of work below which threads do not help
-PIECE = 15e3  # ns of work that are worth handing to a thread
-MOST_CHUNKS = 64
 MOST_PARTIALS = 16  # chunks where each has memory of its own
 KEEP_FROM = 12.0  # cost of computing a value again from which it is kept
 FEW = 8  # elements of a last axis below which vectors run along the one before
 HEAVY = 8.0  # cost of an operation from which a vector is one register wide
 BAKED = (0, 1, -1)  # literals that are part of the code
 PIECE_ELEMENTS = 1 << 14  # least length of a piece of a divided row
-
-_ITEMSIZE = {"bool": 1}
-
-
-def itemsize(dtype: str) -> int:
-    return _itemsize(dtype)
-
-
-@functools.cache
-def _itemsize(dtype: str) -> int:
-    return 1 if dtype == "bool" else int("".join(c for c in dtype if c.isdigit())) // 8
 
 
 def collapsed(
@@ -207,20 +192,20 @@ class _Lowering:
         calls: list[Call] = []
         piece = 0
         if layout == FLAT:
-            count, chunk = row_size, self._chunk(row_size, nanoseconds, MOST_CHUNKS, 512)
+            count, chunk = row_size, chunk_of(row_size, nanoseconds, grain=512)
         elif layout == RAGGED:
             pieces = max(1, min(MOST_CHUNKS, row_size // PIECE_ELEMENTS))
             piece = -(-row_size // pieces)
             piece = -(-piece // 64) * 64
             count = -(-row_size // piece)
-            chunk = self._chunk(count, nanoseconds, MOST_CHUNKS, 1)
+            chunk = chunk_of(count, nanoseconds)
         else:
             most = MOST_PARTIALS if sums or keeps else MOST_CHUNKS
             unit = 1
             if g.lead:
                 unit = math.prod(g.domain[g.lead : rank - g.row])
             count = rows
-            chunk = self._chunk(rows, nanoseconds, most, unit)
+            chunk = chunk_of(rows, nanoseconds, most, unit)
         chunks = -(-count // chunk) if chunk else 1
         # Memory for a row of each chunk, or for the partial results of each.
         for n, dtype in [(k, nodes[k].dtype) for k, _ in keeps]:
@@ -346,15 +331,6 @@ class _Lowering:
         elif any(n.op == "reduce" for n in nodes) and len(moving) <= 6:
             registers = 4
         return max(self.vector_bytes * registers // item, 4)
-
-    def _chunk(self, count: int, nanoseconds: float, most: int, unit: int) -> int:
-        """Units of a chunk, a multiple of `unit`; 0 where threads do not pay."""
-        if nanoseconds < SERIAL or count <= unit:
-            return 0
-        chunks = max(2, min(most, int(nanoseconds / PIECE)))
-        chunk = -(-count // chunks)
-        chunk = -(-chunk // unit) * unit
-        return 0 if chunk >= count else chunk
 
     def _scratch(self, nbytes: int) -> Scratch:
         self.scratch.append(max(nbytes, 1))

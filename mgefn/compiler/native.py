@@ -442,6 +442,7 @@ class _Writer:
         self.assembler = Assembler()
         self.step = 0
         self.turns: list[_Turn] = []
+        self.turn_of: dict[int, list[_Turn]] = {}  # of each loop, by its identity
         self.first_slot: dict[int, int] = {}  # of each instruction, by its identity
 
     def slot(self, spot: Spot) -> int:
@@ -496,7 +497,6 @@ class _Writer:
         for turn in turns:
             for _, moving, _ in turn.slots:
                 self.slot(moving.start)
-        self.turn_of = getattr(self, "turn_of", {})
         self.turn_of[id(loop)] = turns
         return n
 

@@ -204,3 +204,22 @@ class Lowered:
 def roots_of(places: Sequence[Place]) -> list[Var]:
     """The variables among the roots, each once."""
     return list(dict.fromkeys(p.root for p in places if isinstance(p.root, Var)))
+
+
+SERIAL = 30e3  # nanoseconds of work below which threads do not help
+PIECE = 15e3  # nanoseconds that are worth handing to a thread
+MOST_CHUNKS = 64
+
+
+def chunk_of(
+    count: int, nanoseconds: float, most: int = MOST_CHUNKS, grain: int = 1, piece: float = PIECE
+) -> int:
+    """Units of a domain that a thread takes, a multiple of `grain`; 0 where threads do not pay.
+
+    It depends on the work alone, never on the number of threads.
+    """
+    if nanoseconds < SERIAL or count <= grain:
+        return 0
+    chunk = -(-count // max(2, min(most, int(nanoseconds / piece))))
+    chunk = -(-chunk // grain) * grain
+    return 0 if chunk >= count else chunk

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
 
+from mgefn.compiler import steps
 from mgefn.compiler.codegen.gemm import Dots, Pack, Tile, Tiny
 from mgefn.compiler.codegen.values import FLOATS
 from mgefn.compiler.native import dtype_name, vector_bytes
@@ -13,7 +15,6 @@ from mgefn.compiler.steps import Call, Lowered, NativeStep, Place, Scratch, root
 from mgefn.core.jaxpr import Eqn
 
 FLOPS = 25.0  # a thread's, for each nanosecond: decides what is divided
-SERIAL = 30e3  # nanoseconds below which threads do not help
 PIECE = 20e3  # nanoseconds that are worth handing to a thread
 TINY = 8  # largest size of a product that is written out
 FEW = 8  # rows of a product that is dot products, where its operands lie for them
@@ -34,12 +35,7 @@ def _one_axis(shape: Sequence[int], strides: Sequence[int], axes: Sequence[int])
     return 0 if stride is None else stride
 
 
-def _chunk(count: int, nanoseconds: float) -> int:
-    if nanoseconds < SERIAL or count < 2:
-        return 0
-    chunks = max(2, min(64, int(nanoseconds / PIECE)))
-    chunk = -(-count // chunks)
-    return 0 if chunk >= count else chunk
+chunk_of = functools.partial(steps.chunk_of, piece=PIECE)
 
 
 def _lower(eqn: Eqn, places: Sequence[Place]) -> NativeStep | None:
@@ -81,7 +77,7 @@ def _lower(eqn: Eqn, places: Sequence[Place]) -> NativeStep | None:
                     ((xp.root, xp.offset), (yp.root, yp.offset), (out, 0)),
                     (a_batch, a_m, a_k, b_batch, b_k, b_n, c_batch),
                     batch,
-                    _chunk(batch, nanoseconds),
+                    chunk_of(batch, nanoseconds),
                 )
             ],
             roots_of(places), [out], "dot_general", flops=2.0 * batch * m * n * k,
@@ -106,7 +102,7 @@ def _lower(eqn: Eqn, places: Sequence[Place]) -> NativeStep | None:
         count = batch * m_tiles * n_tiles
         numbers = (n_tiles, m_tiles, m, n, k, a_batch, a_m, b_batch, b_n, c_batch, c_m, c_n)
         calls.append(
-            Call(kernel, (a_root, b_root, c_root), numbers, count, _chunk(count, nanoseconds))
+            Call(kernel, (a_root, b_root, c_root), numbers, count, chunk_of(count, nanoseconds))
         )
     else:
         panels = -(-n // (2 * width))
@@ -121,7 +117,7 @@ def _lower(eqn: Eqn, places: Sequence[Place]) -> NativeStep | None:
                 Call(
                     Pack(dtype, width), (b_root, packed),
                     (panels, blocks, step, n, k, b_batch, b_k, b_n),
-                    count, _chunk(count, batch * n * k * 1.5),
+                    count, chunk_of(count, batch * n * k * 1.5),
                 )
             )  # fmt: skip
             b_root, b_batch, b_k = packed, panels * k * b_panel, b_panel
@@ -131,7 +127,7 @@ def _lower(eqn: Eqn, places: Sequence[Place]) -> NativeStep | None:
         tiles = -(-m // rows)
         each = max(1, min(tiles, 8))
         blocks = -(-tiles // each)
-        if nanoseconds >= SERIAL and batch * panels * blocks < 8:
+        if nanoseconds >= steps.SERIAL and batch * panels * blocks < 8:
             each = max(1, -(-tiles * batch * panels // 16))
             blocks = -(-tiles // each)
         count = batch * panels * blocks
@@ -142,7 +138,7 @@ def _lower(eqn: Eqn, places: Sequence[Place]) -> NativeStep | None:
         calls.append(
             Call(
                 Tile(dtype, rows, width), (a_root, b_root, c_root), numbers, count,
-                _chunk(count, nanoseconds),
+                chunk_of(count, nanoseconds),
             )
         )  # fmt: skip
     return NativeStep(

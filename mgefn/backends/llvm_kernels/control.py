@@ -28,7 +28,7 @@ from mgefn.compiler.steps import (
     roots_of,
 )
 from mgefn.control.loops import step_program
-from mgefn.core.jaxpr import Eqn, Var
+from mgefn.core.jaxpr import Eqn
 
 MOST_WRITTEN = 64  # kernel calls of a called program that are written in place of the call
 
@@ -170,5 +170,3 @@ call = Lowered(_lower_call)
 cond = Lowered(_lower_cond)
 scan = Lowered(_lower_scan)
 while_ = Lowered(_lower_while)
-
-__all__ = ["Var", "call", "cond", "scan", "while_"]

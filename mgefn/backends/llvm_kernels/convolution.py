@@ -21,11 +21,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mgefn.backends.llvm_kernels.contractions import FLOPS, PIECE, SERIAL
+from mgefn.backends.llvm_kernels.contractions import FLOPS, chunk_of
 from mgefn.compiler.codegen.convolution import Direct, Padded
 from mgefn.compiler.codegen.values import FLOATS, INTEGERS
 from mgefn.compiler.native import dtype_name, vector_bytes
 from mgefn.compiler.steps import (
+    SERIAL,
     Call,
     Fixed,
     Lowered,
@@ -42,15 +43,6 @@ MANY = 1 << 62  # rows, for a slot that does not limit them
 MOST_ROWS = 12
 LONG = 4096  # terms of a sum, from which it is formed in parts
 NEAR = 1024  # bytes from row to row that keep the rows of a tile in few pages
-
-
-def chunk_of(count: int, nanoseconds: float) -> int:
-    """Units of a domain that a thread takes, 0 where threads do not pay."""
-    if nanoseconds < SERIAL or count < 2:
-        return 0
-    chunks = max(2, min(64, int(nanoseconds / PIECE)))
-    chunk = -(-count // chunks)
-    return 0 if chunk >= count else chunk
 
 
 class Axis(NamedTuple):

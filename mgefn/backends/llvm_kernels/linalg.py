@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from mgefn.backends.llvm_kernels.convolution import chunk_of
+from mgefn.backends.llvm_kernels.contractions import chunk_of
 from mgefn.compiler.codegen.linalg import (
     SMALL,
     Cholesky,

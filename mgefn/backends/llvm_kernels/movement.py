@@ -14,19 +14,27 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mgefn.compiler.codegen.loops import itemsize as itemsize_of
 from mgefn.compiler.codegen.movement import BLOCK, LINE, NARROW, UNITS, Move, Turn
 from mgefn.compiler.codegen.values import ALL, LLVM_TYPES
+from mgefn.compiler.codegen.values import itemsize as itemsize_of
 from mgefn.compiler.fusion import contiguous, is_contiguous
 from mgefn.compiler.native import dtype_name, vector_bytes
-from mgefn.compiler.steps import Call, Fixed, Lowered, NativeStep, Place, Scratch, Spot, roots_of
+from mgefn.compiler.steps import (
+    SERIAL,
+    Call,
+    Fixed,
+    Lowered,
+    NativeStep,
+    Place,
+    Scratch,
+    Spot,
+    chunk_of,
+    roots_of,
+)
 from mgefn.core.avals import ShapedArray
 from mgefn.core.jaxpr import Eqn, Var
 from mgefn.ops.indexing.gather import CLIP, FILL, window_sizes
 
-SERIAL = 30e3  # nanoseconds of work below which threads do not help
-PIECE = 15e3  # nanoseconds that are worth handing to a thread
-MOST_CHUNKS = 64
 BYTES = 12.0  # that a thread moves in a nanosecond
 SINGLE = 1.0  # nanoseconds to move an element by itself
 WIDE = 32  # rounds from which an outer loop is worth dividing
@@ -77,15 +85,6 @@ def _merged(loops: Sequence[Loop], apart: bool) -> list[Loop]:
                 continue
         out.append(loop)
     return out
-
-
-def _chunk(count: int, nanoseconds: float, grain: int = 1) -> int:
-    if nanoseconds < SERIAL or count < 2:
-        return 0
-    chunks = max(2, min(MOST_CHUNKS, int(nanoseconds / PIECE)))
-    chunk = -(-count // chunks)
-    chunk = -(-chunk // grain) * grain
-    return 0 if chunk >= count else chunk
 
 
 def _move(
@@ -149,7 +148,7 @@ def _move(
         # No two threads in one cache line; and what is outside of the loop is done by each of them.
         least = 4 * LINE if split else LINE
         grain = max(1, least // max(loops[split].target, 1))
-        chunk = _chunk(count, nanoseconds, grain)
+        chunk = chunk_of(count, nanoseconds, grain=grain)
     numbers = [n for x in loops for n in x[:4]]
     numbers += [n for c in columns for n in (c.top, c.stride)]
     slots = [source, target, *(c.spot for c in columns)]
@@ -183,7 +182,7 @@ def _turn(loops: list[Loop], source: Spot, target: Spot, itemsize: int,
     count = tiles * math.prod(n.size for n in outer)
     return Call(
         Turn(itemsize, len(outer)), (source, target), tuple(numbers), count,
-        _chunk(count, 2 * nanoseconds),
+        chunk_of(count, 2 * nanoseconds),
     )  # fmt: skip
 
 

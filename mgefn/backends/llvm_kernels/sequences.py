@@ -28,27 +28,16 @@ from mgefn.compiler.codegen.sequences import (
 )
 from mgefn.compiler.codegen.values import INTEGERS
 from mgefn.compiler.native import dtype_name, vector_bytes
-from mgefn.compiler.steps import Call, Lowered, NativeStep, Place, Scratch, Spot, roots_of
+from mgefn.compiler.steps import Call, Lowered, NativeStep, Place, Scratch, Spot, chunk_of, roots_of
 from mgefn.core.avals import ShapedArray
 from mgefn.core.jaxpr import Eqn, Var
 
-SERIAL = 30e3  # nanoseconds of work below which threads do not help
-PIECE = 15e3  # nanoseconds that are worth handing to a thread
 LONG = 1 << 16  # elements from which a line is divided
 PIECE_ELEMENTS = 1 << 14  # least length of a piece of a line
 MOST_PIECES = 64
 FEW_LINES = 16  # so many need no pieces to busy the threads
 
 Lower = Callable[[Eqn, Sequence[Place]], NativeStep | None]
-
-
-def _chunk(count: int, nanoseconds: float, most: int = 64) -> int:
-    """Units that a thread takes at a time, 0 where threads do not pay."""
-    if nanoseconds < SERIAL or count < 2:
-        return 0
-    chunks = max(2, min(most, int(nanoseconds / PIECE)))
-    chunk = -(-count // chunks)
-    return 0 if chunk >= count else chunk
 
 
 def _spot(place: Place) -> Spot:
@@ -108,13 +97,15 @@ def _scan(kind: str) -> Lower:
             nanoseconds = count * n * max(cost, width * itemsize(dtype) / 10.0)
             kernel = ColumnScan(kind, dtype, reverse, width)
             numbers = (tiles, inner, n)
-            calls.append(Call(kernel, (source, target), numbers, count, _chunk(count, nanoseconds)))
+            calls.append(
+                Call(kernel, (source, target), numbers, count, chunk_of(count, nanoseconds))
+            )
         else:
             width = _narrowed(_width(wide, 1), n)
             pieces, length = _pieces(outer, n)
             count = outer * pieces
             nanoseconds = outer * (5.0 + (-(-n // width)) * cost * width.bit_length())
-            numbers, chunk = (pieces, length, n), _chunk(count, nanoseconds)
+            numbers, chunk = (pieces, length, n), chunk_of(count, nanoseconds)
             stage, slots = "scan", [source, target]
             if pieces > 1:
                 scratch.append(count * itemsize(wide))
@@ -154,14 +145,14 @@ def _argument(largest: bool) -> Lower:
             width = _narrowed(_width(wide, 2, 4), inner)
             tiles = -(-inner // width)
             count = outer * tiles
-            chunk = _chunk(count, 2.0 * count * n)
+            chunk = chunk_of(count, 2.0 * count * n)
             kernel = ColumnArgument(dtype, largest, index, width)
             calls.append(Call(kernel, (source, target), (tiles, inner, n), count, chunk))
         else:
             width = _narrowed(_width(wide, 2, 4), n)
             pieces, length = _pieces(outer, n)
             count = outer * pieces
-            chunk = _chunk(count, outer * (15.0 + 2.0 * n / width))
+            chunk = chunk_of(count, outer * (15.0 + 2.0 * n / width))
             numbers = (pieces, length, n)
             if pieces == 1:
                 kernel = LineArgument(dtype, largest, index, width, False)
@@ -206,13 +197,13 @@ def _sort_calls(
     if n <= SHORT:
         kernel = RankSort(what, _narrowed(_width(dtype, 2, 4), n))
         nanoseconds = lines * (20.0 + 2.0 * n + 0.7 * n * n / kernel.width)
-        chunk = _chunk(lines, nanoseconds)
+        chunk = chunk_of(lines, nanoseconds)
         return [Call(kernel, (source, target, *orders), (inner, n), lines, chunk)]
     nbytes = record_bits(what) // 8
     if n >= LONG and lines < FEW_LINES:
         return _parts_calls(what, lines, n, inner, (source, target), scratch, orders)
     nanoseconds = lines * n * (2.0 + 1.5 * itemsize(dtype))
-    chunk = _chunk(lines, nanoseconds, MOST_BUFFERS)
+    chunk = chunk_of(lines, nanoseconds, MOST_BUFFERS)
     chunks = -(-lines // chunk) if chunk else 1
     scratch.append(chunks * 2 * n * nbytes)
     slots = (source, target, (Scratch(len(scratch) - 1), 0), *orders)
@@ -230,7 +221,7 @@ def _parts_calls(
     first = len(scratch)
     scratch += [lines * 2 * n * record_bits(what) // 8, units * 1024, lines * 24, units * 24]
     slots = (*ends, *((Scratch(first + i), 0) for i in range(4)), *orders)
-    chunk = _chunk(units, 2.0 * lines * n)
+    chunk = chunk_of(units, 2.0 * lines * n)
 
     def call(stage: str, digit: int = 0) -> Call:
         kernel = RadixPart(what, stage, _width(what.dtype, 1))
@@ -279,7 +270,7 @@ def _ordered_calls(
     lines = outer * inner
     pieces, length = _pieces(lines, m)
     units = lines * pieces
-    chunk = _chunk(units, lines * (5.0 + 2.0 * m))
+    chunk = chunk_of(units, lines * (5.0 + 2.0 * m))
     return [Call(kernel, slots, (inner, n, m, pieces, length), units, chunk)]
 
 
@@ -347,7 +338,7 @@ def _lower_top_k(eqn: Eqn, places: Sequence[Place]) -> NativeStep | None:
     if k <= FEW and n > SHORT:
         kernel = Largest(dtypes[0], _width(dtypes[0], 1) if inner == 1 else 1)
         lines = outer * inner
-        chunk = _chunk(lines, lines * (k * k + 2.0 * n / kernel.width))
+        chunk = chunk_of(lines, lines * (k * k + 2.0 * n / kernel.width))
         calls = [Call(kernel, (source, *targets), (inner, n, k), lines, chunk)]
     else:
         scratch.append(x.size * 4)
@@ -374,7 +365,7 @@ def _lower_searchsorted(eqn: Eqn, places: Sequence[Place]) -> NativeStep | None:
     power = 1 << (n.bit_length() - 1)
     slots = (_spot(places[0]), _spot(places[1]), (out, 0))
     count = lines * tiles
-    chunk = _chunk(count, count * n.bit_length() * width * 0.7)
+    chunk = chunk_of(count, count * n.bit_length() * width * 0.7)
     call = Call(kernel, slots, (tiles, m, n, power), count, chunk)
     return NativeStep(
         [call], roots_of(places), [out], "searchsorted", flops=float(v.size * n.bit_length()),

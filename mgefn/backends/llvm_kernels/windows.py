@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from mgefn.backends.llvm_kernels.convolution import MOST_ENTRIES, Axis, chunk_of
+from mgefn.backends.llvm_kernels.contractions import chunk_of
+from mgefn.backends.llvm_kernels.convolution import MOST_ENTRIES, Axis
 from mgefn.compiler.codegen.convolution import Padded
 from mgefn.compiler.codegen.values import ALL, NUMBERS
 from mgefn.compiler.codegen.windows import GATHER, REDUCE, SCATTER, Windows

@@ -15,7 +15,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from mgefn.compiler.codegen.builder import Builder, Module, vector
-from mgefn.compiler.codegen.loops import itemsize
 from mgefn.compiler.codegen.parts import (
     Loop,
     Memory,
@@ -25,7 +24,7 @@ from mgefn.compiler.codegen.parts import (
     pointers,
     walked,
 )
-from mgefn.compiler.codegen.values import FLOATS, LLVM_TYPES
+from mgefn.compiler.codegen.values import FLOATS, LLVM_TYPES, itemsize
 
 ENTRY = 4  # words of an entry of a table: places, offset in A, offset in B, rows
 

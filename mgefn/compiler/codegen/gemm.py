@@ -16,9 +16,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from mgefn.compiler.codegen.builder import Builder, Module, vector
-from mgefn.compiler.codegen.loops import fold, itemsize
+from mgefn.compiler.codegen.loops import fold
 from mgefn.compiler.codegen.parts import Loop, Memory, Numbers, coordinates, finished, pointers
-from mgefn.compiler.codegen.values import LLVM_TYPES
+from mgefn.compiler.codegen.values import LLVM_TYPES, itemsize
 
 
 def _mul(b: Builder, x: str, y: str) -> str:

@@ -12,7 +12,6 @@ import importlib
 from typing import NamedTuple
 
 from mgefn.compiler.codegen.builder import Builder, Module, vector
-from mgefn.compiler.codegen.loops import itemsize
 from mgefn.compiler.codegen.parts import (
     Loop,
     Memory,
@@ -22,7 +21,7 @@ from mgefn.compiler.codegen.parts import (
     pointers,
     walked,
 )
-from mgefn.compiler.codegen.values import LLVM_TYPES
+from mgefn.compiler.codegen.values import LLVM_TYPES, itemsize
 
 SMALL = 64  # rows up to which these kernels are used
 

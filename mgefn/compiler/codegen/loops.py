@@ -26,6 +26,7 @@ from mgefn.compiler.codegen.values import (
     Operand,
     extreme,
     held,
+    itemsize,
     rounded,
     ty,
 )
@@ -50,10 +51,6 @@ ARGUMENTS = [
     ("i64", "worker"),
 ]
 ATTRIBUTES = "nounwind"
-
-
-def itemsize(dtype: str) -> int:
-    return 1 if dtype == "bool" else int("".join(c for c in dtype if c.isdigit())) // 8
 
 
 def stored(dtype: str, width: int) -> str:

@@ -16,8 +16,8 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from mgefn.compiler.codegen.builder import METADATA, Builder, Module, vector
-from mgefn.compiler.codegen.loops import ARGUMENTS, ATTRIBUTES, combine, itemsize, stored
-from mgefn.compiler.codegen.values import LLVM_TYPES, SIGNED
+from mgefn.compiler.codegen.loops import ARGUMENTS, ATTRIBUTES, combine, stored
+from mgefn.compiler.codegen.values import LLVM_TYPES, SIGNED, itemsize
 
 LINE = 64  # bytes of the largest unit
 BLOCK = 8  # rows and columns that Turn moves through registers at once

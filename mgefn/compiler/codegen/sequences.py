@@ -18,7 +18,7 @@ from typing import NamedTuple
 from mgefn.compiler.codegen import vector_math
 from mgefn.compiler.codegen.builder import METADATA, Builder, Module, element, vector, width_of
 from mgefn.compiler.codegen.loops import ARGUMENTS, ATTRIBUTES, combine, neutral
-from mgefn.compiler.codegen.values import FLOATS, LLVM_TYPES, SIGNED, ty
+from mgefn.compiler.codegen.values import FLOATS, LLVM_TYPES, SIGNED, itemsize, ty
 
 # In memory and in registers: the types of dtypes that differ.
 _MEMORY = {"bool": "i8", "float16": "half", "bfloat16": "i16"}
@@ -31,10 +31,6 @@ DTYPES = frozenset((*LLVM_TYPES, "float16", "bfloat16"))
 def computed(dtype: str) -> str:
     """The dtype in which elements are computed with."""
     return _COMPUTED.get(dtype, dtype)
-
-
-def itemsize(dtype: str) -> int:
-    return 1 if dtype == "bool" else int("".join(c for c in dtype if c.isdigit())) // 8
 
 
 class _Writer:

@@ -42,6 +42,11 @@ class Operand(NamedTuple):
     dtype: str
 
 
+def itemsize(dtype: str) -> int:
+    """Bytes of an element in memory."""
+    return 1 if dtype == "bool" else int("".join(c for c in dtype if c.isdigit())) // 8
+
+
 def held(dtype: str) -> str:
     """The dtype that a value has in registers."""
     return "float32" if dtype in HALVES else dtype

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from mgefn.compiler.codegen.builder import Builder, Module, vector
 from mgefn.compiler.codegen.convolution import ENTRY
-from mgefn.compiler.codegen.loops import combine, itemsize, neutral
+from mgefn.compiler.codegen.loops import combine, neutral
 from mgefn.compiler.codegen.parts import Loop, Memory, Numbers, coordinates, finished, pointers
-from mgefn.compiler.codegen.values import FLOATS, LLVM_TYPES, UNSIGNED
+from mgefn.compiler.codegen.values import FLOATS, LLVM_TYPES, UNSIGNED, itemsize
 
 REDUCE, GATHER, SCATTER = "reduce", "gather", "scatter"
 
