@@ -160,6 +160,8 @@ LAYERS: dict[int, tuple[str, ...]] = {
         "compiler.codegen.engine",
         "compiler.kernel",
         "compiler.codegen.loops",
+        "compiler.codegen.across",
+        "compiler.codegen.nests",
         "compiler.codegen.parts",
         "compiler.codegen.gemm",
         "compiler.codegen.sequences",
@@ -259,6 +261,7 @@ LAYERS: dict[int, tuple[str, ...]] = {
         "io.trees",
         "io.files",
         "io.checkpoints",
+        "io.torch_weights",
         "io",
         "data.sources",
         "data.transforms.base",
@@ -310,6 +313,7 @@ LAZY = {
     "rich",
     "safetensors",
     "scipy",
+    "torch",
 }
 
 # What `import mgefn` must not load: each costs a tenth of a second or may be absent.

@@ -24,6 +24,9 @@ UNIT, ZERO, STRIDED = "unit", "zero", "strided"
 ROWS = "rows"  # the domain counts rows
 FLAT = "flat"  # one row, which the domain divides: [begin, end) are elements
 RAGGED = "ragged"  # one row in pieces of equal length, but for the last; the domain counts pieces
+ACROSS = "across"  # short rows, many of them in a vector: see codegen.across
+
+MOST_ACROSS = 8  # elements of a row that vectors run across
 
 # What an access is.
 LOAD, STORE, INDEX, KEEP, GATHERED = "load", "store", "index", "keep", "gathered"
@@ -54,7 +57,11 @@ class Node(NamedTuple):
 
 
 class Kernel(NamedTuple):
-    """A loop nest; see the module's docstring."""
+    """A loop nest; see the module's docstring.
+
+    Of ACROSS, an access's `inner` is how it moves along the loop in vectors, `varies` how it does
+    along the row, and a keep has no access.
+    """
 
     layout: str
     outer: int  # loops

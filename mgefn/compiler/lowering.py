@@ -14,11 +14,13 @@ from typing import Any
 from mgefn.compiler.codegen.values import held, itemsize
 from mgefn.compiler.fusion import Fusion, Group, Term, contiguous
 from mgefn.compiler.kernel import (
+    ACROSS,
     FLAT,
     GATHERED,
     INDEX,
     KEEP,
     LOAD,
+    MOST_ACROSS,
     RAGGED,
     ROWS,
     STORE,
@@ -38,6 +40,7 @@ KEEP_FROM = 12.0  # cost of computing a value again from which it is kept
 FEW = 8  # elements of a last axis below which vectors run along the one before
 HEAVY = 8.0  # cost of an operation from which a vector is one register wide
 BAKED = (0, 1, -1)  # literals that are part of the code
+MANY = 64  # rows from which short ones run in vectors across rows
 PIECE_ELEMENTS = 1 << 14  # least length of a piece of a divided row
 
 
@@ -75,7 +78,22 @@ def _axes_of(domain: Sequence[int], loops: Sequence[tuple[int, Any]], number: in
     return set()
 
 
-class _Lowering:
+def _runs_across(
+    outer: Sequence[tuple[int, Any]], inner: Sequence[tuple[int, Any]], lead: int | None
+) -> bool:
+    """Do vectors run across rows? `lead`: of the outer loops, how many sums keep; None: no sums."""
+    if len(inner) != 1 or not 1 < inner[0][0] <= MOST_ACROSS or not outer:
+        return False
+    if lead is not None and len(outer) != lead + 1:
+        return False  # sums are over the loop in vectors, and no other
+    return outer[-1][0] >= 2 * MOST_ACROSS and math.prod(n for n, _ in outer) >= MANY
+
+
+class Lowering:
+    """Lowers one group for the CPU; a subclass for another target decides some things otherwise."""
+
+    across = True  # may vectors run across short rows?
+
     def __init__(self, fusion: Fusion, group: Group, vector_bytes: int):
         self.fusion = fusion
         self.g = group
@@ -126,6 +144,7 @@ class _Lowering:
         # Loops.
         all_strides = [a[3] for a in accesses]
         outer_axes = range(rank - g.row) if g.row else range(rank)
+        lead: list[tuple[int, list[int]]] = []
         if g.row:
             row_axes = set(range(rank - g.row, rank))
             inner = collapsed(g.domain, all_strides, range(rank - g.row, rank))
@@ -170,12 +189,22 @@ class _Lowering:
             costs.append(cost)
         keeps: list[tuple[int, int]] = []
         layout = ROWS
-        if split and len(inner) == 1:
+        line: tuple[int, list[int]] = (1, [])  # the loop in vectors of ACROSS
+        if (
+            self.across
+            and g.row
+            and not split
+            and _runs_across(outer, inner, len(lead) if sums else None)
+        ):
+            layout, line = ACROSS, outer.pop()
+        elif split and len(inner) == 1:
             layout = RAGGED
         elif not g.row and not outer and not sums:
             layout = FLAT
-        if not g.lead and layout == ROWS:
+        if not g.lead and layout in (ROWS, ACROSS):
             keeps = self._keeps(nodes, costs, accesses, stores)
+            if layout == ACROSS:
+                keeps = [(n, -1) for n, _ in keeps]  # on the stack
         width = self._width(nodes, costs, bool(sums))
         # How much there is to do, and who does it.
         work = sum(c for c, n in zip(costs, nodes, strict=True) if n.in_row or n.op == "reduce")
@@ -184,32 +213,24 @@ class _Lowering:
         item = max([1, *(itemsize(a[1]) for a in accesses)])
         vectors = elements * item / self.vector_bytes
         moved = sum(
-            math.prod(n for n, s in (*outer, *inner) if s[i]) * itemsize(a[1])
+            math.prod(n for n, s in (*outer, line, *inner) if s and s[i]) * itemsize(a[1])
             for i, a in enumerate(accesses)
             if a[0] != INDEX
         )
-        nanoseconds = max(vectors * work * 0.5, moved / 12.0) + rows * 2.0
+        nanoseconds = max(vectors * work * 0.5, moved / 12.0)
+        if layout != ACROSS:
+            nanoseconds += rows * 2.0
         calls: list[Call] = []
-        piece = 0
-        if layout == FLAT:
-            count, chunk = row_size, chunk_of(row_size, nanoseconds, grain=512)
-        elif layout == RAGGED:
-            pieces = max(1, min(MOST_CHUNKS, row_size // PIECE_ELEMENTS))
-            piece = -(-row_size // pieces)
-            piece = -(-piece // 64) * 64
-            count = -(-row_size // piece)
-            chunk = chunk_of(count, nanoseconds)
-        else:
-            most = MOST_PARTIALS if sums or keeps else MOST_CHUNKS
-            unit = 1
-            if g.lead:
-                unit = math.prod(g.domain[g.lead : rank - g.row])
-            count = rows
-            chunk = chunk_of(rows, nanoseconds, most, unit)
+        count, chunk, piece = self._partition(
+            layout, rows, row_size, nanoseconds, bool(sums), bool(keeps)
+        )
+        if layout == ACROSS:
+            count = math.prod(n for n, _ in outer) if outer else line[0]
+            most = MOST_PARTIALS if sums and not g.lead else MOST_CHUNKS
+            chunk = chunk_of(count, nanoseconds, most, 1 if outer else width)
         chunks = -(-count // chunk) if chunk else 1
         # Memory for a row of each chunk, or for the partial results of each.
-        for n, dtype in [(k, nodes[k].dtype) for k, _ in keeps]:
-            del n
+        for dtype in [nodes[k].dtype for k, a in keeps if a >= 0]:
             accesses.append(
                 (KEEP, dtype, (self._scratch(chunks * row_size * itemsize(dtype)), 0), [0] * rank)
             )
@@ -236,6 +257,8 @@ class _Lowering:
         piece_loops = layout == RAGGED
         if layout == RAGGED:
             numbers += [piece, row_size]
+        elif layout == ACROSS:
+            numbers += [line[0], row_size] if outer else [row_size]
         elif layout != FLAT:
             numbers += [n for n, _ in inner]
         slots: list[tuple[Any, int]] = []
@@ -252,23 +275,26 @@ class _Lowering:
                 outer_steps = [0] if piece_loops else [s[i] for _, s in outer]
                 inner_steps = [s[i] for _, s in inner]
             size = 1 if kind == INDEX else itemsize(dtype)
-            last = inner_steps[-1]
+            last = line[1][i] if layout == ACROSS else inner_steps[-1]
             stride = ZERO if last == 0 else UNIT if last == size else STRIDED
-            if layout != FLAT and inner[-1][0] == 1 and len(inner) == 1:
+            if layout not in (FLAT, ACROSS) and inner[-1][0] == 1 and len(inner) == 1:
                 stride = ZERO
             varies = any(inner_steps) and not (len(inner) == 1 and inner[0][0] == 1)
             described.append(
                 Access(kind, dtype, stride, varies or (kind != STORE and any(inner_steps)))
             )
             numbers += outer_steps
-            numbers += inner_steps if stride == STRIDED else inner_steps[:-1]
+            if layout == ACROSS:
+                numbers += [last, *inner_steps] if stride == STRIDED else inner_steps
+            else:
+                numbers += inner_steps if stride == STRIDED else inner_steps[:-1]
             if kind == INDEX:
                 numbers.append(where)
             else:
                 slots.append(where)
-        unit_rows = (
-            math.prod(g.domain[g.lead : rank - g.row]) if g.lead else (chunk or max(count, 1))
-        )
+        unit_rows = chunk or max(count, 1)
+        if g.lead:
+            unit_rows = 1 if layout == ACROSS else self._unit()
         numbers.append(max(unit_rows, 1))
         numbers += constants
         kernel = Kernel(
@@ -287,6 +313,27 @@ class _Lowering:
             in_place=self._in_place(layout, nodes, accesses, stores, sums, inputs),
             flops=float(elements * work), moved=moved, sources=[e.source for e in self.g.eqns],
         )  # fmt: skip
+
+    # -- who does what --------------------------------------------------------------------------
+
+    def _partition(self, layout: str, rows: int, row_size: int, nanoseconds: float,
+                   sums: bool, keeps: bool) -> tuple[int, int, int]:  # fmt: skip
+        """The size of the parallel domain, what one takes of it, and the length of a piece."""
+        if layout == FLAT:
+            return row_size, chunk_of(row_size, nanoseconds, grain=512), 0
+        if layout == RAGGED:
+            pieces = max(1, min(MOST_CHUNKS, row_size // PIECE_ELEMENTS))
+            piece = -(-row_size // pieces)
+            piece = -(-piece // 64) * 64
+            count = -(-row_size // piece)
+            return count, chunk_of(count, nanoseconds), piece
+        most = MOST_PARTIALS if sums or keeps else MOST_CHUNKS
+        return rows, chunk_of(rows, nanoseconds, most, self._unit()), 0
+
+    def _unit(self) -> int:
+        """Rows after which sums begin anew; what one takes is a multiple of them."""
+        g = self.g
+        return math.prod(g.domain[g.lead : len(g.domain) - g.row]) if g.lead else 1
 
     # -- pieces ---------------------------------------------------------------------------------
 
@@ -403,4 +450,4 @@ class _Lowering:
 
 def lower(fusion: Fusion, group: Group, vector_bytes: int) -> NativeStep:
     """The kernel calls of a group."""
-    return _Lowering(fusion, group, vector_bytes).step()
+    return Lowering(fusion, group, vector_bytes).step()

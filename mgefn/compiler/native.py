@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from mgefn.compiler import arena, runtime
-from mgefn.compiler.codegen import engine, loops
+from mgefn.compiler.codegen import engine, nests
 from mgefn.compiler.codegen.movement import Move
 from mgefn.compiler.codegen.values import HALVES, LLVM_TYPES, held
 from mgefn.compiler.fusion import Fusion, Group, copy_p, rewritten
@@ -315,7 +315,7 @@ def _inner_program(closed: ClosedJaxpr) -> Inner | None:
 
 def text_of(kernel: Any) -> str:
     """The LLVM text of a kernel, whose function is named "kernel"."""
-    return loops.text(kernel, "kernel") if isinstance(kernel, Kernel) else kernel.text("kernel")
+    return nests.text(kernel, "kernel") if isinstance(kernel, Kernel) else kernel.text("kernel")
 
 
 def calls_in(code: Sequence[Any]) -> list[Call]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mgefn.compiler.codegen.builder import METADATA, Builder, Module, vector
+from mgefn.compiler.codegen.builder import Builder, Module, vector
 from mgefn.compiler.codegen.values import (
     FLOATS,
     HALVES,
@@ -141,7 +141,7 @@ def _last(b: Builder, kind: str, dtype: str, low: str, high: str) -> str:
     return combine(b, kind, dtype, 1, x, y)
 
 
-class _Loops:
+class Loops:
     """Writes one kernel."""
 
     def __init__(self, kernel: Kernel, module: Module):
@@ -530,15 +530,3 @@ def _suffix(t: str) -> str:
     """A vector type in an intrinsic's name."""
     count, scalar = t[1:-1].split(" x ")
     return f"v{count}" + {"float": "f32", "double": "f64"}.get(scalar, scalar)
-
-
-def write(kernel: Kernel, name: str, module: Module) -> None:
-    """Define the kernel's function in the module."""
-    _Loops(kernel, module).write(name)
-
-
-def text(kernel: Kernel, name: str) -> str:
-    """A module of its own for one kernel."""
-    module = Module()
-    write(kernel, name, module)
-    return module.text() + "\n" + METADATA
