@@ -17,6 +17,7 @@ from mgefn.control.callbacks import pure_callback
 from mgefn.control.checkpoint import checkpoint
 from mgefn.control.custom_rules import custom_jvp, custom_vjp
 from mgefn.core import array
+from mgefn.core.collector import collector_paused
 from mgefn.core.interpreter import state
 from mgefn.ops import elementwise as e
 from mgefn.ops import shaping as s
@@ -277,6 +278,34 @@ def test_threads_do_not_meet() -> None:
     if failures:
         raise failures[0]
     check_clean()
+
+
+def test_overlapping_pauses_of_the_collector() -> None:
+    inside, leave = threading.Event(), threading.Event()
+
+    def pause() -> None:
+        with collector_paused():
+            inside.set()
+            assert leave.wait(20)
+
+    other = threading.Thread(target=pause)
+    with collector_paused():
+        other.start()
+        assert inside.wait(20)
+        with collector_paused():
+            pass
+        assert not gc.isenabled()
+    assert not gc.isenabled()  # for the other
+    leave.set()
+    other.join()
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        with collector_paused():
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
 
 
 def test_an_interpreter_is_of_its_thread() -> None:

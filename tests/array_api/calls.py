@@ -190,7 +190,9 @@ def clips(draw: Draw) -> Call:
         return Call((x, least))
     # min above max is left open.
     least, most = np.broadcast_arrays(least, most)
-    return Call((x, np.minimum(least, most), np.maximum(least, most)))
+    # As arrays: NumPy makes scalars of what has no axes.
+    low, high = np.asarray(np.minimum(least, most)), np.asarray(np.maximum(least, most))
+    return Call((x, low, high))
 
 
 # Rounding units of the functions for which the kernels of the two sides differ by more than a few.
