@@ -2,13 +2,12 @@
 
 optree is imported at the first use, and the registrations made before wait for it. They live in its
 namespace "mgefn". `REGISTERED` and optree's registry hold the same classes once it is loaded; both
-change under one lock.
+change under one lock, and never half.
 """
 
 from __future__ import annotations
 
 import collections
-import importlib
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
@@ -25,25 +24,44 @@ NAMESPACE = "mgefn"
 
 # The module, from its first use on.
 _optree: Any = None
-_load_lock = threading.RLock()
+_load_lock = threading.RLock()  # held while its thread is started or waited for
+_registry_lock = threading.Lock()  # held while REGISTERED or optree's registry changes
+_loading: threading.Thread | None = None
 
 
 def load_optree() -> Any:
-    """optree, imported at the first call, which enters the waiting registrations."""
-    global _optree
-    with _load_lock:
-        if _optree is None:
-            # In a thread of its own, where no KeyboardInterrupt can cut it short: an extension
-            # module whose first import is cut short can't be imported again.
-            importing = threading.Thread(target=importlib.import_module, args=("optree",))
-            importing.start()
-            importing.join()
-            import optree  # here, because it costs a sixth of `import numpy`
+    """optree, imported at the first call, which enters the waiting registrations.
 
+    In a thread of its own, where no KeyboardInterrupt can cut it short: an extension module whose
+    first import is cut short can't be imported again, nor a class be registered twice. A call
+    that is interrupted while it waits leaves the thread to the next one.
+    """
+    global _loading
+    if _optree is None:
+        with _load_lock:
+            if _loading is None:
+                thread = threading.Thread(target=_load, name="mgefn-import", daemon=True)
+                thread.start()
+                _loading = thread
+            _loading.join()
+            if _optree is None:
+                _loading = None
+                import optree  # noqa: F401  # tells what the thread met
+    return _optree
+
+
+def _load() -> None:
+    global _optree
+    try:
+        import optree  # here, because it costs a sixth of `import numpy`
+    except ImportError:
+        return  # the caller's own import tells why
+
+    with _registry_lock:
+        if _optree is None:  # an interrupt may have had a second thread started
             for node in REGISTERED.values():
                 _enter(optree, node)
             _optree = optree
-    return _optree
 
 
 SEQUENCES = (tuple, list, collections.deque)
@@ -57,7 +75,7 @@ _BUILTIN_NODES = frozenset({type(None), *SEQUENCES, *DICTS})
 class _Node:
     """What is known of a registered class."""
 
-    __slots__ = ("cls", "field_names", "flatten", "unflatten", "with_keys")
+    __slots__ = ("cls", "field_names", "flatten", "static_names", "unflatten", "with_keys")
 
     def __init__(
         self,
@@ -66,12 +84,16 @@ class _Node:
         unflatten: Callable[[Any, Iterable[Any]], Any],
         with_keys: Callable[[Any], tuple[Iterable[tuple[KeyEntry, Any]], Any]] | None,
         field_names: tuple[str, ...] | None = None,
+        static_names: tuple[str, ...] = (),
     ) -> None:
         self.cls = cls
         self.flatten = flatten
         self.unflatten = unflatten
         self.with_keys = with_keys
+        # Of a class by register_dataclass: attributes that are children, and the others, which are
+        # the metadata. It is made by its constructor, with both as keywords.
         self.field_names = field_names
+        self.static_names = static_names
 
 
 REGISTERED: dict[type, _Node] = {}
@@ -85,7 +107,7 @@ def _register(operation: str, node: _Node) -> None:
     cls = node.cls
     if not isinstance(cls, type):
         raise TreeError(f"{operation}: needs a class, got {cls!r}. Pass the class itself.")
-    with _load_lock:
+    with _registry_lock:
         if cls in REGISTERED or cls in _BUILTIN_NODES:
             raise TreeError(
                 f"{operation}: a class is registered once, and {cls.__qualname__} is one already. "
@@ -246,6 +268,6 @@ def register_dataclass(
 
     _register(
         "register_dataclass",
-        _Node(nodetype, flatten_node, unflatten_node, flatten_with_keys, field_names=data),
+        _Node(nodetype, flatten_node, unflatten_node, flatten_with_keys, data, meta),
     )
     return nodetype

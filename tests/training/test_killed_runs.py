@@ -46,6 +46,10 @@ def finished(run: subprocess.Popen[str]) -> None:
     assert errors == ""
 
 
+def has_checkpoint(folder: Path) -> bool:
+    return any((folder / "checkpoints").glob("*.safetensors"))
+
+
 @pytest.mark.slow
 def test_killed_runs_end_where_the_others_do(tmp_path):
     whole = start(tmp_path / "whole")
@@ -57,8 +61,13 @@ def test_killed_runs_end_where_the_others_do(tmp_path):
     for _ in range(KILLS):
         run = start(tmp_path / "killed")
         starts.append(started_at(run))
-        # The moments are spread over loading, compiling, stepping and writing.
+        # The moments are spread over loading, compiling, stepping and writing; the last run lives
+        # until it has written, however slow the machine is.
         time.sleep(rng.uniform(0, 0.6))
+        deadline = time.monotonic() + 120
+        while len(starts) == KILLS and not has_checkpoint(tmp_path / "killed"):
+            assert time.monotonic() < deadline and run.poll() is None
+            time.sleep(0.01)
         run.send_signal(signal.SIGKILL)
         _, errors = run.communicate()
         assert errors == ""
