@@ -268,9 +268,8 @@ class Lowering:
                 described.append(Access(kind, dtype, UNIT, True))
                 slots.append(where)
                 continue
-            whole_store = piece_loops and i >= len(all_strides)
-            if whole_store:
-                outer_steps, inner_steps = [strides[0]], [0]
+            if i >= len(all_strides):  # one for each piece, or for the only row
+                outer_steps, inner_steps = strides[:n_outer], [0] * len(inner)
             else:
                 outer_steps = [0] if piece_loops else [s[i] for _, s in outer]
                 inner_steps = [s[i] for _, s in inner]
