@@ -26,6 +26,7 @@ __all__ = [
     "ConcretizationTypeError",
     "CustomRuleError",
     "DTypeError",
+    "DeviceError",
     "DonatedBufferError",
     "FileFormatError",
     "InAxesError",
@@ -161,6 +162,12 @@ class DonatedBufferError(MgefnError, RuntimeError):
 class UnsupportedError(MgefnError, RuntimeError):
     """A primitive has no rule or no kernel for this use; the message gives the declared reason.
     Use the operation, dtype or backend that it names instead."""
+
+
+class DeviceError(ArgumentError, RuntimeError):
+    """A device was asked for that is not there or can't do the work: CuPy or the driver is missing,
+    memory is short, arrays of two devices meet, or a transfer guard forbids a copy. The message
+    names the device and the repair."""
 
 
 class FileFormatError(MgefnError, ValueError):

@@ -68,7 +68,7 @@ def test_every_word_for_the_place_is_taken(place: Any):
         assert x.shape == (2, 3) and x.device is mgefn.devices()[0]
 
 
-@pytest.mark.parametrize("place", ["tpu", 0, mgefn.Device("gpu", 0), "cpu:1"])
+@pytest.mark.parametrize("place", ["tpu", 0, mgefn.Device("tpu", 0), "cpu:1"])
 def test_places_that_are_not_there(place: Any):
     for put in (
         lambda: mgefn.device_put(X, place),

@@ -17,12 +17,14 @@ from mgefn.api.jit import ShapeDtypeStruct
 from mgefn.api.placement import array_with_sharding, placed
 from mgefn.config import config
 from mgefn.core.array_methods import Array
-from mgefn.core.devices import CPU, Device
+from mgefn.core.device_array import DeviceArray
+from mgefn.core.devices import Device, devices_of
 from mgefn.core.interpreter import NamedAxis, interpreter_set_to, state
 from mgefn.core.jaxpr import ClosedJaxpr
 from mgefn.core.source import fun_name
 from mgefn.errors import ArgumentError, api_boundary
 from mgefn.interpreters.jit import jit_p
+from mgefn.interpreters.on_device import DefaultDevice
 from mgefn.interpreters.staging import trace
 
 
@@ -171,14 +173,21 @@ def block_until_ready(x: Any) -> Any:
 
 @api_boundary
 def devices(backend: str | None = None) -> list[Device]:
-    """The devices of a backend; None means the default one, the CPU.
+    """The devices of a backend.
+
+    Args:
+        backend: "cpu", "gpu" (or "cuda"); None means the default one, the CPU unless
+            `default_device` says otherwise.
 
     Raises:
+        DeviceError: GPUs are asked for, and CuPy, the driver or a GPU is missing.
         ArgumentError: there is no such backend.
+
+    Example:
+        >>> mgefn.devices("cpu")
+        [Device(platform='cpu', id=0)]
     """
-    if backend not in (None, "cpu"):
-        raise ArgumentError(f"devices: there is no backend {backend!r} here, only 'cpu'.")
-    return [CPU]
+    return devices_of("devices", default_backend() if backend is None else backend)
 
 
 local_devices = devices
@@ -193,7 +202,8 @@ def device_count(backend: str | None = None) -> int:
 @api_boundary
 def default_backend() -> str:
     """The platform where arrays are put when nothing else is said."""
-    return "cpu"
+    current = state.current
+    return current.device.platform if isinstance(current, DefaultDevice) else "cpu"
 
 
 @api_boundary
@@ -201,6 +211,9 @@ def device_put(
     x: Any, device: Any = None, *, src: Any = None, donate: Any = False, may_alias: Any = None
 ) -> Any:
     """The arrays of a pytree on a device, copied from memory that others can write.
+
+    An operation on arrays of a GPU runs there. Host arrays that meet them follow, unless
+    `device_put` has put them on the CPU.
 
     Args:
         x: a pytree of arrays and numbers.
@@ -222,9 +235,14 @@ def device_put(
 
 @api_boundary
 def device_get(x: Any) -> Any:
-    """The arrays of a pytree as NumPy arrays (read-only views); random keys stay as they are."""
+    """The arrays of a pytree as NumPy arrays (read-only); random keys stay arrays of keys.
+
+    Arrays on a GPU are copied to the host; the call waits for them.
+    """
 
     def get(leaf: Any) -> Any:
+        if isinstance(leaf, DeviceArray):
+            leaf = leaf.to_host("device_get", True)
         return np.asarray(leaf) if isinstance(leaf, Array) and leaf.dtype.names is None else leaf
 
     return tree.map(get, x)

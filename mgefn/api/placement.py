@@ -1,4 +1,4 @@
-"""What programs say about the places of their arrays, checked; there is one device to put them."""
+"""What programs say about the places of their arrays: checked, and done where it is a device."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ from typing import Any
 from mgefn import tree
 from mgefn.core.array import ConcreteArray, as_array
 from mgefn.core.array_methods import Array
-from mgefn.core.devices import Sharding, checked_place
+from mgefn.core.device_array import DeviceArray, to_device
+from mgefn.core.devices import CPU, Sharding, checked_place
+from mgefn.core.interpreter import state
+from mgefn.errors import DeviceError
+from mgefn.interpreters.on_device import DefaultDevice
 
 
 def placed(op: str, x: Any, places: Any, place: Callable[[str, Any, Sharding | None], Any]) -> Any:
@@ -26,13 +30,33 @@ def placed(op: str, x: Any, places: Any, place: Callable[[str, Any, Sharding | N
 
 
 def array_with_sharding(op: str, leaf: Any, sharding: Sharding | None) -> Array:
-    """The leaf as an array which remembers the sharding, where it is known."""
+    """The leaf as an array on the sharding's device, which remembers it, where it is known."""
     x = as_array(leaf, op)
-    if sharding is None or not isinstance(x, ConcreteArray):
+    if sharding is None:
+        return on_default_device(op, x)
+    if not isinstance(x, (ConcreteArray, DeviceArray)):
         return x
-    new = ConcreteArray(x._data, x._weak)
+    if len(sharding.device_set) > 1:
+        raise DeviceError(
+            f"{op}: an array is on one device, got {sharding}. Use a mesh of one device."
+        )
+    (device,) = sharding.device_set
+    if device is CPU:
+        host = x.to_host(op, True) if isinstance(x, DeviceArray) else x
+        new: Any = ConcreteArray(host._data, host._weak)
+    else:
+        moved = to_device(op, x, device, True)
+        new = DeviceArray(moved._data, device, moved.dtype, moved.weak_type)
     new._sharding = sharding
     return new
+
+
+def on_default_device(op: str, x: Array) -> Array:
+    """A known array where `default_device` says; as it is where nothing is said."""
+    current = state.current
+    if isinstance(current, DefaultDevice) and x.__class__ is ConcreteArray:
+        return to_device(op, x, current.device, True)
+    return x
 
 
 def with_checked_shardings(

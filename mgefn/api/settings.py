@@ -24,9 +24,14 @@ from mgefn.control import checkpoint, programs
 from mgefn.core.array import ConcreteArray, as_array, described
 from mgefn.core.array_methods import Array
 from mgefn.core.avals import ShapedArray
+from mgefn.core.device_array import DeviceArray
+from mgefn.core.devices import CPU, device_named
+from mgefn.core.interpreter import state
 from mgefn.core.source import describe, scopes
 from mgefn.core.tracer import Tracer
+from mgefn.core.transfers import checked_level, guards
 from mgefn.errors import ArgumentError, LeakedTracerError, api_boundary, leave_api
+from mgefn.interpreters.on_device import DefaultDevice
 
 # -- settings for a block -------------------------------------------------------------------------
 
@@ -80,21 +85,82 @@ def log_compiles(new_val: bool = True) -> Iterator[None]:
 
 @api_boundary
 def default_device(new_val: Any = None) -> AbstractContextManager[None]:
-    """Within the block new arrays are put on this device.
+    """Within the block new arrays are put on this device, and operations run there.
 
     Args:
-        new_val: a device of `mgefn.devices()`, its platform such as "cpu", or None for the default.
+        new_val: a device of `mgefn.devices()`, its platform such as "cpu" or "gpu", or None for the
+            default.
 
     Raises:
+        DeviceError: it is a GPU that is not there.
         ArgumentError: there is no such device.
     """
-    known = devices()
-    if new_val is not None and new_val not in known and new_val not in {d.platform for d in known}:
+    if new_val is None:
+        return nullcontext()
+    device = device_named("default_device", new_val)
+    if device is None:
         raise ArgumentError(
-            f"default_device: needs one of {', '.join(map(str, known))}, got {new_val!r}. See "
-            "mgefn.devices()."
+            f"default_device: needs one of {', '.join(map(str, devices('cpu')))} or a GPU, got "
+            f"{new_val!r}. See mgefn.devices('cpu') and mgefn.devices('gpu')."
         )
-    return nullcontext()
+    return _on_default(device)
+
+
+@contextmanager
+def _on_default(device: Device) -> Iterator[None]:
+    previous = state.current
+    if previous is not None and not isinstance(previous, DefaultDevice):
+        yield  # a transformation is under way: where its program runs is not decided here
+        return
+    chosen = None if device is CPU else DefaultDevice(device)
+    state.current = chosen
+    try:
+        yield
+    finally:
+        state.current = previous
+
+
+@contextmanager
+def transfer_guard(level: str) -> Iterator[None]:
+    """Within the block copies between the host and GPUs are allowed, printed or forbidden.
+
+    Args:
+        level: "allow"; "log" or "disallow" for copies that follow from something else, such as
+            numpy.asarray, print, `if`, or a host array in an operation on a GPU's; "log_explicit"
+            or "disallow_explicit" for those by device_put and device_get too. Numbers and host
+            arrays of rank 0 are arguments of an operation and no copies.
+
+    Raises:
+        DeviceError: within the block, where a copy is forbidden.
+
+    Example:
+        >>> with mgefn.transfer_guard("disallow"):
+        ...     total = float(mnp.ones(3).sum())  # on the CPU there is nothing to copy
+    """
+    with transfer_guard_host_to_device(level), transfer_guard_device_to_host(level):
+        yield
+
+
+@contextmanager
+def transfer_guard_host_to_device(level: str) -> Iterator[None]:
+    """`transfer_guard` for copies from the host to a GPU."""
+    previous = guards.host_to_device
+    guards.host_to_device = checked_level("transfer_guard", level)
+    try:
+        yield
+    finally:
+        guards.host_to_device = previous
+
+
+@contextmanager
+def transfer_guard_device_to_host(level: str) -> Iterator[None]:
+    """`transfer_guard` for copies from a GPU to the host."""
+    previous = guards.device_to_host
+    guards.device_to_host = checked_level("transfer_guard", level)
+    try:
+        yield
+    finally:
+        guards.device_to_host = previous
 
 
 @api_boundary
@@ -203,9 +269,9 @@ def live_arrays(platform: str | None = None) -> list[Array]:
     Args:
         platform: only those on this platform, such as "cpu"; None means all.
     """
-    if platform not in (None, "cpu"):
-        return []
-    return [x for x in gc.get_objects() if x.__class__ is ConcreteArray and not x.is_deleted()]
+    kinds = {None: (ConcreteArray, DeviceArray), "cpu": (ConcreteArray,)}
+    wanted = kinds.get(platform, (DeviceArray,) if platform in ("gpu", "cuda") else ())
+    return [x for x in gc.get_objects() if x.__class__ in wanted and not x.is_deleted()]
 
 
 @api_boundary

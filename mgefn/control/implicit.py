@@ -172,7 +172,7 @@ def _split(items: Sequence[Any], n_consts: Sequence[int]) -> list[list[Any]]:
     return [*parts, list(items[at:])]
 
 
-def _program(params: dict[str, Any]) -> ClosedJaxpr:
+def solve_program(params: dict[str, Any]) -> ClosedJaxpr:
     """The solver as a program of all operands."""
     solve, n_consts = params["jaxprs"][2], params["n_consts"]
     n_b = len(solve.in_avals) - n_consts[2]
@@ -191,7 +191,7 @@ def _program(params: dict[str, Any]) -> ClosedJaxpr:
 
 
 def _scratch(eqn: Eqn) -> int:
-    memory = executable_of(_program(eqn.params)).memory_analysis()
+    memory = executable_of(solve_program(eqn.params)).memory_analysis()
     return max(memory.peak_memory_in_bytes - memory.output_size_in_bytes, 0)
 
 
@@ -201,7 +201,7 @@ linear_solve_p.scratch = _scratch
 
 @linear_solve_p.def_evaluate
 def _linear_solve_evaluate(args, params):
-    return executable_of(_program(params))(args)
+    return executable_of(solve_program(params))(args)
 
 
 @linear_solve_p.def_abstract_eval

@@ -22,12 +22,23 @@ from mgefn.config import config
 from mgefn.control.branching import cond_p
 from mgefn.control.loops import while_p
 from mgefn.control.scan import scan_p
+from mgefn.core import cuda
 from mgefn.core.array import ConcreteArray
+from mgefn.core.cuda import xp
+from mgefn.core.device_array import is_on_device, on
 from mgefn.core.interpreter import Interpreter, TraceState, base, interpreter_set_to, state
 from mgefn.core.jaxpr import ClosedJaxpr, Literal, Var, last_uses
 from mgefn.core.primitive import Primitive
 from mgefn.core.source import Source, current_source, describe
 from mgefn.errors import NonFiniteError
+
+
+def _any_is(what: np.ufunc, x: Any) -> bool:
+    """Does what(element) hold anywhere? Of an array on a device the host waits for the answer."""
+    if is_on_device(x):
+        with on(x.device):
+            return cuda.flag(xp.any(getattr(xp, what.__name__)(x._data)))
+    return bool(what(x._data).any())
 
 
 class Watcher(Interpreter):
@@ -50,12 +61,12 @@ class Watcher(Interpreter):
     def fault(self, arrays: Sequence[Any]) -> str | None:
         """What is wrong with the first of the arrays that holds something not finite."""
         for a in arrays:
-            data = a._data if a.__class__ is ConcreteArray else None
-            if data is None or not dtypes.is_inexact(data.dtype):
+            known = a.__class__ is ConcreteArray or is_on_device(a)
+            if not known or not dtypes.is_inexact(a.dtype):
                 continue
-            if self.nans and np.isnan(data).any():
+            if self.nans and _any_is(np.isnan, a):
                 return "a NaN"
-            if self.infs and np.isinf(data).any():
+            if self.infs and _any_is(np.isinf, a):
                 return "an infinity"
         return None
 

@@ -30,13 +30,15 @@ from mgefn.errors import (
 class DonatedBuffer:
     """Stands where a donated buffer was; every use of it raises."""
 
-    __slots__ = ("tell",)
+    __slots__ = ("about", "tell")
 
-    def __init__(self, tell: Callable[[], str]):
-        self.tell = tell  # the message is put together only when it is needed
+    def __init__(self, tell: Callable[..., str], *about: Any):
+        # The message, tell(*about), is put together only when it is needed.
+        self.tell = tell
+        self.about = about
 
     def _raise(self) -> Any:
-        raise DonatedBufferError(self.tell())
+        raise DonatedBufferError(self.tell(*self.about))
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") and name not in ("__array__", "__array_interface__"):
@@ -343,6 +345,10 @@ def owned(data: np.ndarray) -> np.ndarray:
     return np.array(data, order="C")
 
 
+# (x) -> the Array of what another library holds in memory that NumPy can't read, or None.
+foreign_arrays: list[Callable[[Any], Array | None]] = []
+
+
 def as_array(x: Any, what: str = "asarray") -> Array:
     """The Array or tracer that a leaf stands for; Python numbers give weak arrays.
 
@@ -368,6 +374,10 @@ def as_array(x: Any, what: str = "asarray") -> Array:
             return scalar(x.item(), dtype, weak)
         return ConcreteArray(np.array(x, dtype), weak)
     if hasattr(x, "__array__"):
+        for take in foreign_arrays:
+            found = take(x)
+            if found is not None:
+                return found
         return as_array(np.asarray(x), what)
     raise not_an_array(what, x)
 

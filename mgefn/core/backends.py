@@ -17,6 +17,7 @@ from mgefn.core.primitive import Primitive
 NAMES: list[str] = []  # of those whose tables are loaded
 
 compile_hook: Callable[..., Any] | None = None
+device_hook: Callable[..., Any] | None = None  # the same for programs on a GPU
 
 # Loads the tables of families that few programs need; mgefn/__init__.py sets it.
 _load_rest: list[Callable[[], Any]] = []
@@ -61,6 +62,18 @@ def kernel_of(primitive: Primitive, backend: str = "numpy") -> Any:
         _load_rest.pop()()
         kernel = primitive.kernels.get(backend)
     return kernel
+
+
+def set_device_hook(hook: Callable[..., Any]) -> None:
+    global device_hook
+    device_hook = hook
+
+
+def program_on(device: Any, jaxpr: ClosedJaxpr) -> Any:
+    """The program of a jaxpr on a GPU, made at its first use."""
+    load_table("cupy")
+    assert device_hook is not None, "the table's programs install the hook on import"
+    return device_hook(jaxpr, device)
 
 
 def set_compile_hook(hook: Callable[..., Any]) -> None:

@@ -1,6 +1,6 @@
 """Where arrays live: devices, meshes of them, and how arrays are spread over a mesh.
 
-There is one device, the CPU, so every axis of a mesh has size 1 and every array is whole. Programs
+An array is whole and on one device, the CPU or a GPU, so every axis of a mesh has size 1. Programs
 written for several devices run unchanged: what they say is checked against the mesh and the shapes.
 """
 
@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from mgefn.errors import ArgumentError, ShapeError, api_boundary
+from mgefn.core import cuda
+from mgefn.errors import ArgumentError, DeviceError, ShapeError, api_boundary
 
 
 class Device:
@@ -28,7 +29,8 @@ class Device:
 
     @property
     def device_kind(self) -> str:
-        return self.platform
+        """ "cpu", or the name that the GPU's maker gave it."""
+        return cuda.kind(self.id) if self.platform == "gpu" else self.platform
 
     @property
     def process_index(self) -> int:
@@ -45,11 +47,64 @@ class Device:
 
 
 CPU = Device("cpu", 0)
+_GPUS: dict[int, Device] = {}
+
+
+def gpu(number: int) -> Device:
+    """The GPU of a number, whether there is one or not: one object for each."""
+    found = _GPUS.get(number)
+    return _GPUS.setdefault(number, Device("gpu", number)) if found is None else found
 
 
 def _device(platform: str, id: int) -> Device:
     """The device a pickle names: there is one object for each."""
+    if platform == "gpu":
+        return gpu(id)
     return CPU if (platform, id) == ("cpu", 0) else Device(platform, id)
+
+
+def devices_of(op: str, platform: str | None) -> list[Device]:
+    """The devices of a platform; None means the CPU, "cuda" is another name of "gpu".
+
+    Raises:
+        DeviceError: GPUs are asked for and there are none.
+        ArgumentError: there is no such platform.
+    """
+    if platform in (None, "cpu"):
+        return [CPU]
+    if platform not in ("gpu", "cuda"):
+        raise ArgumentError(f"{op}: there is no backend {platform!r}, only 'cpu' and 'gpu'.")
+    cuda.require(op)
+    return [gpu(i) for i in range(cuda.count())]
+
+
+def device_named(op: str, place: Any) -> Device | None:
+    """The device that a Device, or a name such as "gpu" or "gpu:1", stands for; None: it is none.
+
+    Raises:
+        DeviceError: it names a GPU that is not there.
+    """
+    if place is CPU:
+        return CPU
+    if isinstance(place, Device) and place.platform == "gpu":
+        platform, number = "gpu", place.id
+    elif isinstance(place, str):
+        platform, _, tail = place.lower().partition(":")
+        if tail and not tail.isdecimal():
+            return None
+        number = int(tail or 0)
+    else:
+        return None
+    if platform == "cpu":
+        return CPU if number == 0 else None
+    if platform not in ("gpu", "cuda"):
+        return None
+    found = devices_of(op, "gpu")
+    if number >= len(found):
+        raise DeviceError(
+            f"{op}: there is no gpu:{number}, only {', '.join(map(str, found))}. Use one of them."
+        )
+    return found[number]
 
 
 # -- meshes ---------------------------------------------------------------------------------------
@@ -380,8 +435,9 @@ def checked_place(op: str, place: Any, shape: tuple[int, ...] | None = None) -> 
         return place
     if isinstance(place, Sharding):
         return place
-    if place is CPU or (isinstance(place, str) and place.lower() in ("cpu", "cpu:0")):
-        return SingleDeviceSharding()
+    device = device_named(op, place)
+    if device is not None:
+        return SingleDeviceSharding(device)
     raise ArgumentError(
         f"{op}: device must be one of mgefn.devices(), a sharding or None, got {place!r}. Leave it "
         "out."

@@ -88,6 +88,9 @@ class Primitive:
         self.collective = collective
         self.moves = moves
         self.abstract_eval: Callable[..., tuple[ShapedArray, ...]] | None = None
+        # Does it take operands of this dtype? Asked before a kernel runs on known operands; None:
+        # the kernels take all that abstract_eval does and no more.
+        self.accepts: Callable[[np.dtype], bool] | None = None
         # (weak types of the operands, params) -> weak type of the outputs, where the rule that
         # weak_result stands for is not the primitive's.
         self.weak_of: Callable[[list[bool], dict[str, Any]], bool] | None = None

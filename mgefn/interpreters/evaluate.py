@@ -14,6 +14,7 @@ from mgefn.core.jaxpr import last_uses as last_uses
 from mgefn.core.primitive import Primitive
 from mgefn.core.tracer import Tracer, leaked
 from mgefn.errors import MgefnError, UnsupportedError
+from mgefn.interpreters.on_device import device_of, evaluate_on
 
 _ndarray = np.ndarray
 
@@ -29,7 +30,10 @@ def evaluate(primitive: Primitive, args: tuple, params: dict[str, Any]) -> tuple
     buffers = []
     for a in args:
         if a.__class__ is not ConcreteArray:
-            args = tuple([_concrete(primitive, x) for x in args])
+            args = tuple([_known(primitive, x) for x in args])
+            device = device_of(primitive.name, args)
+            if device is not None:
+                return evaluate_on(device, primitive, args, params)
             return evaluate(primitive, args, params)
         buffers.append(a._data)
         weak = weak and a._weak
@@ -46,6 +50,8 @@ def evaluate(primitive: Primitive, args: tuple, params: dict[str, Any]) -> tuple
         return (ConcreteArray(out if out.__class__ is _ndarray else np.asarray(out), weak),)
     if not primitive.moves:
         primitive.check_no_keys([b.dtype for b in buffers])
+    if primitive.accepts is not None and not primitive.accepts(buffers[0].dtype):
+        _explain(primitive, args, params)
     if primitive.evaluate is not None:
         with interpreter_set_to(None):
             return primitive.evaluate(args, params)
@@ -88,9 +94,8 @@ def _explain(primitive: Primitive, args: tuple, params: dict[str, Any]) -> None:
 base.process = evaluate
 
 
-def _concrete(primitive: Primitive, a: Any) -> ConcreteArray:
+def _known(primitive: Primitive, a: Any) -> Any:
+    """A leaf as an array with values, in the host's memory or on a device."""
     if isinstance(a, Tracer):
         raise leaked(a)
-    made = as_array(a, primitive.name)
-    assert isinstance(made, ConcreteArray)
-    return made
+    return as_array(a, primitive.name)

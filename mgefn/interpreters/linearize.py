@@ -23,6 +23,7 @@ from mgefn.config import config
 from mgefn.core.array import ConcreteArray, as_array
 from mgefn.core.array_methods import Array
 from mgefn.core.avals import ShapedArray, UndefinedPrimal, Zero
+from mgefn.core.device_array import is_on_device
 from mgefn.core.interpreter import Interpreter, base, process_in, state
 from mgefn.core.jaxpr import ClosedJaxpr
 from mgefn.core.primitive import Primitive
@@ -342,7 +343,8 @@ class LinearMap:
 
     def transpose(self, cts: Sequence[Any]) -> list[Any]:
         """Cotangents of the inputs from those of the outputs; both may be Zero."""
-        if state.current is None and config.zero_annihilates:
+        if state.current is None and config.zero_annihilates and not any(map(is_on_device, cts)):
+            # On a device the look at the gradients would wait for it; guarding costs less.
             found = self._backward(cts, plain_product)
             for ct in found:
                 if ct.__class__ is ConcreteArray and has_nan(ct._data):

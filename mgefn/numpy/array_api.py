@@ -15,8 +15,11 @@ from typing import Any
 import numpy as np
 
 from mgefn import dtypes
+from mgefn.api.inspection import devices
+from mgefn.api.placement import array_with_sharding
+from mgefn.core import cuda
 from mgefn.core.array_methods import Array, method
-from mgefn.core.devices import CPU, Device
+from mgefn.core.devices import CPU, Device, checked_place, gpu
 from mgefn.errors import ArgumentError, api_boundary
 from mgefn.numpy.creation import check_device
 from mgefn.numpy.introspection import isdtype
@@ -58,11 +61,13 @@ def array_namespace(api_version: str | None = None) -> ModuleType:
 
 @method("to_device")
 def to_device(x: Array, device: Any, stream: Any = None) -> Array:
-    """The array on a device: itself, since there is one device."""
-    check_device("to_device", device)
+    """The array on a device: itself where it is there."""
     if stream is not None:
-        raise ArgumentError("to_device: the device 'cpu' has no streams. Leave stream out.")
-    return x
+        raise ArgumentError("to_device: work goes to the current stream. Leave stream out.")
+    place = checked_place("to_device", device)
+    if place is None or place.device_set == x.devices():
+        return x
+    return array_with_sharding("to_device", x, place)
 
 
 class NamespaceInfo:
@@ -86,11 +91,11 @@ class NamespaceInfo:
 
     def default_device(self) -> Device:
         """Where new arrays live."""
-        return CPU
+        return devices()[0]
 
     def devices(self) -> list[Device]:
-        """All that `device=` may be."""
-        return [CPU]
+        """All that `device=` may be: the CPU, and the GPUs of this machine."""
+        return [CPU, *(gpu(i) for i in range(cuda.count()))]
 
     @api_boundary
     def default_dtypes(self, *, device: Any = None) -> dict[str, np.dtype]:
@@ -108,7 +113,7 @@ class NamespaceInfo:
         """The dtypes of the standard, all of which are there.
 
         Args:
-            device: None or "cpu".
+            device: None, a device of mgefn.devices(), or its name.
             kind: one of the kinds of `isdtype`, or a tuple of them; None means all dtypes.
         """
         check_device("dtypes", device)

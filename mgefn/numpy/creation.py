@@ -14,11 +14,13 @@ from typing import Any
 import numpy as np
 
 from mgefn import dtypes
+from mgefn.api.placement import array_with_sharding
 from mgefn.core.array import ConcreteArray, as_array, described, is_arraylike, owned
 from mgefn.core.array_methods import Array, ArrayLike, DTypeLike, Shape, method
 from mgefn.core.avals import ShapedArray
+from mgefn.core.device_array import DeviceArray, beside
 from mgefn.core.devices import checked_place
-from mgefn.core.interpreter import quietly, state
+from mgefn.core.interpreter import interpreter_set_to, quietly, state
 from mgefn.core.tracer import Tracer
 from mgefn.errors import (
     ArgumentError,
@@ -28,6 +30,7 @@ from mgefn.errors import (
     api_boundary,
     leave_api,
 )
+from mgefn.interpreters.on_device import DefaultDevice
 from mgefn.ops.elementwise import convert, power, promoted, where
 from mgefn.ops.indexing.select import indices
 from mgefn.ops.shaping import (
@@ -70,7 +73,7 @@ def array(
         copy: accepted; an array is immutable and is its own copy.
         order: accepted: "K", "C", "A" or "F"; arrays have no memory order to choose.
         ndmin: prepend dimensions of size 1 until the rank is this.
-        device: None or "cpu".
+        device: None, a device of mgefn.devices(), or its name.
 
     Returns:
         An array; for a Python number a weak one, which takes the dtype of what it meets.
@@ -111,7 +114,10 @@ def asarray(
         Array([2., 2.], dtype=float16)
     """
     try:
-        check_device("asarray", device)
+        if device is not None or state.current.__class__ is DefaultDevice:
+            with interpreter_set_to(None):
+                made = asarray(a, dtype, order, copy=copy)
+            return on("asarray", made, device)
         if order not in (None, "C", "F", "A", "K"):
             raise ArgumentError(f"array: order must be 'C', 'F', 'A' or 'K', got {order!r}.")
         new = None if dtype is None else dtypes.canonical(dtype)
@@ -158,9 +164,19 @@ def _cast(x: Any, dtype: np.dtype) -> Any:
 
 
 def check_device(name: str, device: Any) -> None:
-    """Raise unless the device, or None, is the one there is."""
+    """Raise unless the device, or None, is one there is."""
     if device is not None:
         checked_place(name, device)
+
+
+def on(name: str, x: Any, device: Any, like: Any = None) -> Any:
+    """A new array where `device` says, or beside the array it is like, or where new arrays go."""
+    if device is None:
+        if like.__class__ is DeviceArray:
+            return beside(x, like)
+        if state.current is None:
+            return x
+    return array_with_sharding(name, x, checked_place(name, device, x.shape))
 
 
 def _from_nested(values: Any, dtype: np.dtype | None) -> Array:
@@ -272,10 +288,10 @@ def fromstring(string: str, dtype: DTypeLike = float, count: int = -1, *, sep: s
 @api_boundary
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Array:
     """An array of what another library holds, by the DLPack protocol; the values are copied."""
-    check_device("from_dlpack", device)
-    if isinstance(x, Array):
-        return x
-    return ConcreteArray(np.array(np.from_dlpack(x)))
+    if not isinstance(x, Array):
+        on_host = x.__dlpack_device__()[0] == 1
+        x = ConcreteArray(np.array(np.from_dlpack(x))) if on_host else as_array(x, "from_dlpack")
+    return on("from_dlpack", x, device)
 
 
 @api_boundary
@@ -311,22 +327,22 @@ def zeros(shape: Shape, dtype: DTypeLike | None = None, *, device: Any = None) -
         Array([[0., 0.],
                [0., 0.]], dtype=float32)
     """
-    check_device("zeros", device)
-    return _filled(0, canonical_shape("zeros", shape), _dtype_or_float(dtype))
+    made = _filled(0, canonical_shape("zeros", shape), _dtype_or_float(dtype))
+    return on("zeros", made, device)
 
 
 @api_boundary
 def ones(shape: Shape, dtype: DTypeLike | None = None, *, device: Any = None) -> Array:
     """An array of ones; the default dtype is float32."""
-    check_device("ones", device)
-    return _filled(1, canonical_shape("ones", shape), _dtype_or_float(dtype))
+    made = _filled(1, canonical_shape("ones", shape), _dtype_or_float(dtype))
+    return on("ones", made, device)
 
 
 @api_boundary
 def empty(shape: Shape, dtype: DTypeLike | None = None, *, device: Any = None) -> Array:
     """An array of zeros: programs are pure, so there are no values left to chance."""
-    check_device("empty", device)
-    return _filled(0, canonical_shape("empty", shape), _dtype_or_float(dtype))
+    made = _filled(0, canonical_shape("empty", shape), _dtype_or_float(dtype))
+    return on("empty", made, device)
 
 
 @api_boundary
@@ -339,12 +355,11 @@ def full(
         shape: an int or a sequence of ints.
         fill_value: a number, or an array that broadcasts to shape.
         dtype: None: that of fill_value; a Python number then gives a weak array.
-        device: None or "cpu".
+        device: None, a device of mgefn.devices(), or its name.
 
     Raises:
         ShapeError: fill_value does not broadcast to shape.
     """
-    check_device("full", device)
     sizes = canonical_shape("full", shape)
     x = asarray(fill_value, dtype)
     if x.ndim > len(sizes) or any(
@@ -352,8 +367,9 @@ def full(
     ):
         raise ShapeError(f"full: fill_value {x.aval} does not broadcast to the shape {sizes}.")
     if state.current is None and type(x) is ConcreteArray:
-        return ConcreteArray(np.array(np.broadcast_to(x._data, sizes), order="C"), x._weak)
-    return broadcast_to_shape(x, sizes)
+        made = ConcreteArray(np.array(np.broadcast_to(x._data, sizes), order="C"), x._weak)
+        return on("full", made, device)
+    return on("full", broadcast_to_shape(x, sizes), device)
 
 
 def _like(name: str, a: Any, dtype: Any, shape: Any) -> tuple[tuple[int, ...], np.dtype, bool]:
@@ -371,8 +387,7 @@ def zeros_like(
 ) -> Array:
     """Zeros of the shape and dtype of `a`, which may be anything with a shape and a dtype."""
     try:
-        check_device("zeros_like", device)
-        return _filled(0, *_like("zeros_like", a, dtype, shape))
+        return on("zeros_like", _filled(0, *_like("zeros_like", a, dtype, shape)), device, a)
     except BaseException as e:
         leave_api(e)
         raise
@@ -383,8 +398,7 @@ def ones_like(
     a: Any, dtype: DTypeLike | None = None, shape: Any = None, *, device: Any = None
 ) -> Array:
     """Ones of the shape and dtype of `a`, which may be anything with a shape and a dtype."""
-    check_device("ones_like", device)
-    return _filled(1, *_like("ones_like", a, dtype, shape))
+    return on("ones_like", _filled(1, *_like("ones_like", a, dtype, shape)), device, a)
 
 
 @api_boundary
@@ -392,8 +406,8 @@ def empty_like(
     prototype: Any, dtype: DTypeLike | None = None, shape: Any = None, *, device: Any = None
 ) -> Array:
     """Zeros of the shape and dtype of `prototype`: there are no values left to chance."""
-    check_device("empty_like", device)
-    return _filled(0, *_like("empty_like", prototype, dtype, shape))
+    made = _filled(0, *_like("empty_like", prototype, dtype, shape))
+    return on("empty_like", made, device, prototype)
 
 
 @api_boundary
@@ -407,8 +421,8 @@ def full_like(
 ) -> Array:
     """`fill_value` broadcast to the shape, in the dtype of `a`."""
     new_shape, new, weak = _like("full_like", a, dtype, shape)
-    x = full(new_shape, fill_value, new, device=device)
-    return convert(x, new, weak) if weak else x
+    x = full(new_shape, fill_value, new)
+    return on("full_like", convert(x, new, weak) if weak else x, device, a)
 
 
 # -- ranges ---------------------------------------------------------------------------------------
@@ -449,7 +463,7 @@ def arange(
     Args:
         start, stop, step: known numbers: they decide the length.
         dtype: None: the common dtype of the arguments; Python's ints give int32.
-        device: None or "cpu".
+        device: None, a device of mgefn.devices(), or its name.
 
     Raises:
         ConcretizationTypeError: an argument is traced.
@@ -458,7 +472,6 @@ def arange(
         >>> mnp.arange(3)
         Array([0, 1, 2], dtype=int32)
     """
-    check_device("arange", device)
     given = [v for v in (start, stop, step) if v is not None]
     if not given:
         raise ArgumentError("arange: needs a stop, got None. Pass a number.")
@@ -473,14 +486,14 @@ def arange(
     if by == 0:
         raise ArgumentError("arange: step must not be 0.")
     if state.current is not None and first == 0 and by == 1 and isinstance(last, int):
-        return iota(new, max(last, 0))
+        return on("arange", iota(new, max(last, 0)), device)
     if isinstance(first, int) and isinstance(last, int) and isinstance(by, int):
         size = len(range(first, last, by))
         if size and dtypes.is_integer(new):
             dtypes.check_scalar_fits(first, new, "arange")
             dtypes.check_scalar_fits(first + (size - 1) * by, new, "arange")
     data = np.arange(first, last, by)
-    return ConcreteArray(quietly(data.astype, new))
+    return on("arange", ConcreteArray(quietly(data.astype, new)), device)
 
 
 @api_boundary
@@ -504,13 +517,12 @@ def linspace(
         retstep: return (numbers, step).
         dtype: None: that of the arguments, integers as the default float.
         axis: where the new dimension goes.
-        device: None or "cpu".
+        device: None, a device of mgefn.devices(), or its name.
 
     Example:
         >>> mnp.linspace(0, 1, 3)
         Array([0. , 0.5, 1. ], dtype=float32)
     """
-    check_device("linspace", device)
     (n,) = integer_sizes("linspace", (num,))
     if n < 0:
         raise ArgumentError(f"linspace: num must be 0 or more, got {n}.")
@@ -540,7 +552,7 @@ def linspace(
     out = moveaxis(out, 0, normalize_axis("linspace", axis, out.ndim))
     if dtypes.is_integer(asked) and asked != out.dtype:
         out = _floor(out)
-    out = convert(out, asked)
+    out = on("linspace", convert(out, asked), device)
     return (out, step) if retstep else out
 
 
@@ -613,16 +625,14 @@ def eye(
         Array([[1., 0.],
                [0., 1.]], dtype=float32)
     """
-    check_device("eye", device)
     shape = canonical_shape("eye", (N, N if M is None else M))
     new = _dtype_or_float(dtype)
     if state.current is None and not isinstance(k, Array):
-        return ConcreteArray(
-            np.eye(shape[0], shape[1], operator.index(k), np.dtype(bool)).astype(new)
-        )
+        ones_ = np.eye(shape[0], shape[1], operator.index(k), np.dtype(bool))
+        return on("eye", ConcreteArray(ones_.astype(new)), device)
     index = dtypes.default_int()
-    on = broadcasted_iota(index, shape, 0) + k == broadcasted_iota(index, shape, 1)
-    return convert(on, new)
+    diagonal = broadcasted_iota(index, shape, 0) + k == broadcasted_iota(index, shape, 1)
+    return on("eye", convert(diagonal, new), device)
 
 
 @api_boundary

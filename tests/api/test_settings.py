@@ -36,8 +36,8 @@ def test_log_compiles_says_what_is_traced(capsys):
 def test_default_device():
     with mgefn.default_device(mgefn.devices()[0]), mgefn.default_device("cpu"):
         assert mnp.ones(2).sum() == 2
-    with pytest.raises(ArgumentError, match="needs one of cpu:0, got 'gpu'"):
-        mgefn.default_device("gpu")
+    with pytest.raises(ArgumentError, match="needs one of cpu:0 or a GPU, got 'tpu'"):
+        mgefn.default_device("tpu")
 
 
 def test_named_scopes_nest_and_show():

@@ -76,7 +76,7 @@ def test_namespace_info() -> None:
     for name, dtype in info.dtypes().items():
         assert mnp.zeros(2, dtype=dtype).dtype == dtype == getattr(mnp, name)
     with pytest.raises(errors.ArgumentError, match="device"):
-        info.dtypes(device="gpu")
+        info.dtypes(device="tpu")
 
 
 def test_devices() -> None:

@@ -66,7 +66,7 @@ def test_lists_hold_tracers() -> None:
         (lambda: mnp.array(["a"]), errors.ArgumentError, "needs an array or a number"),
         (lambda: mnp.array([300], "uint8"), errors.OverflowDTypeError, "300"),
         (lambda: mnp.array([2**40]), errors.OverflowDTypeError, "int32"),
-        (lambda: mnp.zeros(2, device="gpu"), errors.ArgumentError, "device"),
+        (lambda: mnp.zeros(2, device="tpu"), errors.ArgumentError, "device"),
         (lambda: mnp.full((2,), [1, 2, 3]), errors.ShapeError, "broadcast"),
         (lambda: mnp.arange(1, 2, 0), errors.ArgumentError, "step"),
         (lambda: mgefn.jit(mnp.arange)(3), errors.ConcretizationTypeError, "static_argnums"),

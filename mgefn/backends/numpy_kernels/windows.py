@@ -189,7 +189,7 @@ reduce_window_min = WindowReduction(np.minimum, highest, exact=True)
 # -- the extreme element of each window -----------------------------------------------------------
 
 
-def _places(axes: Sequence[Axis]) -> Iterator[tuple[int, tuple, tuple]]:
+def places_of(axes: Sequence[Axis]) -> Iterator[tuple[int, tuple, tuple]]:
     """Each place of a window that any output reads: its number, the outputs, the elements."""
     pairs = [[axis.at(k) for k in range(axis.window)] for axis in axes]
     for number, chosen in enumerate(itertools.product(*pairs)):
@@ -218,7 +218,7 @@ def _choices(x: np.ndarray, select: str, axes: Sequence[Axis], dtype: np.dtype) 
     # Is the best one so far not beaten? Written so that comparisons with a NaN say no.
     holds = np.greater_equal if select == "max" else np.less_equal
     has_nan = x.dtype.kind in "fcV"
-    for number, written, read in _places(axes):
+    for number, written, read in places_of(axes):
         candidate, champion, chosen = x[read], best[written], choice[written]
         wins = np.asarray(holds(champion, candidate))  # of rank 0 a ufunc gives a scalar
         np.logical_not(wins, out=wins)
@@ -250,7 +250,7 @@ def select_and_gather_add(t, x, *, select, outs: tuple = (None,), **params) -> t
     out = np.empty(shape, t.dtype) if outs[0] is None else outs[0]
     out[...] = 0
     choice = _choices(x, select, axes, _choice_dtype(params["window_dimensions"]))
-    for number, written, read in _places(axes):
+    for number, written, read in places_of(axes):
         np.copyto(out[written], t[read], where=choice[written] == number)
     return (out,)
 
@@ -272,7 +272,7 @@ def select_and_scatter_add(source, x, *, select, outs: tuple = (None,), **params
     total = np.empty(x.shape, wide) if out is None or wide != source.dtype else out
     total[...] = 0
     choice = _choices(x, select, axes, _choice_dtype(params["window_dimensions"]))
-    for number, written, read in _places(axes):
+    for number, written, read in places_of(axes):
         view = total[read]
         np.add(view, source[written], out=view, where=choice[written] == number)
     if wide != source.dtype:

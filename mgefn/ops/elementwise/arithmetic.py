@@ -42,7 +42,7 @@ neg_p = elementwise("neg", NUMBER, -1, called="negative")
 # rem takes the sign of x, as C's fmod does
 rem_p = elementwise("rem", REAL, 1, lambda z, x, y: -_truncated(x / y), called="fmod")
 
-square_p = elementwise("square", ANY, lambda y, x: 2 * x)
+square_p = elementwise("square", NUMBER, lambda y, x: 2 * x)
 
 sqrt_p = elementwise("sqrt", INEXACT, lambda y, x: 0.5 / y)
 
@@ -258,14 +258,23 @@ def divmod(x: ArrayLike, y: ArrayLike) -> tuple[Array, Array]:
 @method("fmod")
 @api_boundary
 def fmod(x: ArrayLike, y: ArrayLike) -> Array:
-    """The remainder of x / y with the sign of x, as C's fmod and numpy.fmod give it."""
+    """The remainder of x / y with the sign of x, as C's fmod and numpy.fmod give it.
+
+    Two bools give an int8, as NumPy's.
+    """
+    x, y = promoted("fmod", (x, y))
+    if x.dtype == np.bool_:
+        x, y = x.astype(np.int8), y.astype(np.int8)
     return binary(rem_p, x, y)
 
 
 @method("square")
 def square(x: ArrayLike) -> Array:
-    """x * x, elementwise."""
+    """x * x, elementwise; a bool gives an int8, as NumPy's."""
     try:
+        if getattr(x, "dtype", None) == np.bool_ or isinstance(x, bool):
+            (x,) = promoted("square", (x,))
+            x = x.astype(np.int8)
         return unary(square_p, x)
     except BaseException as e:
         leave_api(e)

@@ -246,7 +246,7 @@ def elementwise(
         called=called,
     )
     name = primitive.called  # from here on for messages
-    test = _ACCEPTS[accepts]
+    primitive.accepts = test = _ACCEPTS[accepts]
 
     def abstract_eval(*avals: ShapedArray, **params: Any) -> tuple[ShapedArray]:
         dtype = avals[0].dtype

@@ -8,6 +8,7 @@ from mgefn import dtypes
 from mgefn.core.array import scalar
 from mgefn.core.array_methods import Array, ArrayLike, method
 from mgefn.core.avals import ShapedArray, is_undefined
+from mgefn.core.device_array import beside
 from mgefn.core.primitive import Primitive
 from mgefn.errors import DTypeError, api_boundary
 from mgefn.ops.elementwise.common import (
@@ -86,7 +87,7 @@ def real(x: ArrayLike) -> Array:
 def imag(x: ArrayLike) -> Array:
     """Imaginary part, elementwise; 0 for real arrays."""
     (a,) = promoted("imag", (x,))
-    return imag_p.bind1(a) if dtypes.is_complex(a.dtype) else full_like_aval(0, a.aval)
+    return imag_p.bind1(a) if dtypes.is_complex(a.dtype) else beside(full_like_aval(0, a.aval), a)
 
 
 @method("conj")

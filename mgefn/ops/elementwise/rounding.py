@@ -11,6 +11,7 @@ from mgefn import dtypes
 from mgefn.core.array import as_array, scalar
 from mgefn.core.array_methods import Array, ArrayLike, method
 from mgefn.core.avals import ShapedArray, Zero
+from mgefn.core.device_array import beside
 from mgefn.core.primitive import Primitive
 from mgefn.errors import api_boundary, leave_api
 from mgefn.ops.elementwise.choice import where
@@ -193,7 +194,7 @@ def isfinite(x: ArrayLike) -> Array:
     """Is x neither infinite nor NaN? Elementwise."""
     (a,) = promoted("isfinite", (x,))
     if not dtypes.is_inexact(a.dtype):
-        return full_like_aval(True, ShapedArray(a.shape, BOOL))
+        return beside(full_like_aval(True, ShapedArray(a.shape, BOOL)), a)
     return is_finite_p.bind1(a)
 
 

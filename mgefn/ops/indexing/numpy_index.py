@@ -19,6 +19,7 @@ from mgefn import dtypes
 from mgefn.core.array import ConcreteArray, as_array, scalar
 from mgefn.core.array_methods import Array, ArrayLike, method
 from mgefn.core.avals import ShapedArray
+from mgefn.core.device_array import DeviceArray, is_on_device
 from mgefn.core.interpreter import state
 from mgefn.core.tracer import Tracer
 from mgefn.errors import (
@@ -122,7 +123,7 @@ def known_index(index: Any) -> Any:
         if i.__class__ in _BASIC or i.__class__ is bool:
             out.append(i)
             continue
-        if isinstance(i, Tracer):
+        if isinstance(i, Tracer) or is_on_device(i):
             return _NOT_KNOWN
         if i.__class__ is ConcreteArray:
             i = i._data
@@ -231,7 +232,7 @@ def parsed_index(x: Any, index: Any, name: str = "getitem") -> ParsedIndex:
     places: list[int] = []  # of the arrays and integers, to see whether they stand together
     dim = 0
     unique = True
-    advanced = any(isinstance(p, (np.ndarray, Tracer)) and _is_array(p) for p in parts)
+    advanced = any(isinstance(p, (np.ndarray, Tracer, DeviceArray)) and _is_array(p) for p in parts)
     for place, p in enumerate(parts):
         if p is None:
             entries.append(None)
@@ -287,6 +288,11 @@ def _part(p: Any) -> Any:
             return p
     if isinstance(p, bool):
         return np.asarray(p)
+    if isinstance(p, DeviceArray):
+        if dtypes.is_bool(p.dtype):
+            p = p.to_host("getitem")  # it decides the size of the result
+        elif dtypes.is_integer(p.dtype):
+            return p
     if isinstance(p, ConcreteArray):
         p = p._data
     elif isinstance(p, list):
@@ -439,7 +445,7 @@ def as_indices(e: ScalarEntry | ArrayEntry, size: int, dtype: np.dtype) -> Any:
 def columns_dtype(entries: Sequence[Any], shape: Sequence[int]) -> np.dtype:
     """int32, or int64 where a traced index is wide."""
     for e in entries:
-        if isinstance(e, (ScalarEntry, ArrayEntry)) and isinstance(e.index, Tracer):
+        if isinstance(e, (ScalarEntry, ArrayEntry)) and isinstance(e.index, Array):
             dtype = e.index.dtype
             if dtype.itemsize == 8 or dtype == np.uint32:
                 return np.dtype(np.int64)

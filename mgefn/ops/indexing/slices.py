@@ -15,6 +15,7 @@ from mgefn import dtypes
 from mgefn.core.array import as_array, scalar
 from mgefn.core.array_methods import Array, ArrayLike
 from mgefn.core.avals import ShapedArray, Zero, is_undefined
+from mgefn.core.device_array import is_on_device
 from mgefn.core.primitive import Primitive
 from mgefn.core.tracer import Tracer
 from mgefn.errors import ArgumentError, DTypeError, IndexOutOfBoundsError, ShapeError, api_boundary
@@ -72,7 +73,7 @@ def _start_scalar(name: str, index: Any, size: int) -> Any:
             f"{name}: a start index must be an integer of rank 0, got {x.aval}. Cast it, or pass "
             "one scalar for each dimension."
         )
-    if not isinstance(x, Tracer):
+    if not isinstance(x, Tracer) and not is_on_device(x):
         return _start_scalar(name, int(x), size)
     return wrapped(x, size)
 

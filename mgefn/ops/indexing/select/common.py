@@ -10,6 +10,7 @@ import numpy as np
 from mgefn import dtypes
 from mgefn.core.array import ConcreteArray, as_array
 from mgefn.core.array_methods import METHODS
+from mgefn.core.device_array import is_on_device
 from mgefn.core.tracer import Tracer
 from mgefn.errors import ConcretizationTypeError, DTypeError
 from mgefn.ops.indexing.slices import index_dtype
@@ -38,14 +39,24 @@ def integers_of(name: str, x: Any) -> Any:
 
 
 def known(x: Any) -> np.ndarray | None:
-    """The values of an array where they are known, through the boxes of jvp and grad."""
+    """The values of an array where they are known to the host, through the boxes of jvp and grad.
+
+    Those on a device are not: the operation goes there.
+    """
+    while isinstance(x, Tracer):
+        x = x.concrete()
+    return None if x is None or is_on_device(x) else np.asarray(x)
+
+
+def deciding(x: Any) -> np.ndarray | None:
+    """The same for values that decide a size: those on a device are copied to the host."""
     while isinstance(x, Tracer):
         x = x.concrete()
     return None if x is None else np.asarray(x)
 
 
 def needed(name: str, x: Any, repair: str) -> np.ndarray:
-    value = known(x)
+    value = deciding(x)
     if value is None:
         raise ConcretizationTypeError(
             f"{name}: needs known values, got the traced {x.aval}, so the size of the result is "

@@ -18,7 +18,14 @@ from mgefn.core.array_methods import METHODS, Array, ArrayLike, method
 from mgefn.core.avals import ShapedArray
 from mgefn.errors import ArgumentError, DTypeError, IndexOutOfBoundsError, ShapeError, api_boundary
 from mgefn.ops.elementwise import convert, promoted, remainder
-from mgefn.ops.indexing.select.common import array_of, constant, integers_of, known, needed
+from mgefn.ops.indexing.select.common import (
+    array_of,
+    constant,
+    deciding,
+    integers_of,
+    known,
+    needed,
+)
 from mgefn.ops.indexing.select.taking import take
 from mgefn.ops.indexing.slices import dynamic_slice_in_dim, index_dtype
 from mgefn.ops.shaping import (
@@ -106,7 +113,7 @@ def repeat(
     counts = integers_of("repeat", repeats)
     if counts.ndim > 1 or (counts.ndim == 1 and counts.shape[0] not in (1, n)):
         raise ShapeError(f"repeat: needs one integer or {n} of them, got {counts.aval}.")
-    values = known(counts)
+    values = deciding(counts) if total_repeat_length is None else known(counts)
     if values is not None and total_repeat_length is None:
         if values.size and values.min() < 0:
             raise ArgumentError(f"repeat: repeats must be 0 or more, got {values.min()}.")

@@ -1,0 +1,1 @@
+"""Kernels of the CuPy backend, one file a family, as in `numpy_kernels/`."""
