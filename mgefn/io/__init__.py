@@ -20,15 +20,27 @@ from mgefn.io.files import (
     tree_deserialise_leaves,
     tree_serialise_leaves,
 )
+from mgefn.io.torch_weights import (
+    convert_torch_names,
+    load_torch,
+    load_torch_state_dict,
+    relayout,
+    reorder_gates,
+)
 
 __all__ = [
     "CheckpointManager",
     "available_steps",
+    "convert_torch_names",
     "from_bytes",
     "from_state_dict",
     "latest_checkpoint",
     "load",
     "load_arrays",
+    "load_torch",
+    "load_torch_state_dict",
+    "relayout",
+    "reorder_gates",
     "restore_checkpoint",
     "save",
     "save_checkpoint",
