@@ -92,6 +92,9 @@ if TYPE_CHECKING:
     from mgefn.api.settings import print_environment_info as print_environment_info
     from mgefn.api.settings import process_count as process_count
     from mgefn.api.settings import process_index as process_index
+    from mgefn.api.settings import transfer_guard as transfer_guard
+    from mgefn.api.settings import transfer_guard_device_to_host as transfer_guard_device_to_host
+    from mgefn.api.settings import transfer_guard_host_to_device as transfer_guard_host_to_device
     from mgefn.api.settings import typeof as typeof
     from mgefn.control.callbacks import io_callback as io_callback
     from mgefn.control.callbacks import pure_callback as pure_callback
@@ -163,6 +166,9 @@ _LENT = {
         "print_environment_info",
         "process_count",
         "process_index",
+        "transfer_guard",
+        "transfer_guard_device_to_host",
+        "transfer_guard_host_to_device",
         "typeof",
     ),
     "mgefn.control.callbacks": (
@@ -203,6 +209,8 @@ _backends.set_compile_hook(
 # Kernels of families that few programs need.
 _backends.set_rest_of_tables(lambda: importlib.import_module("mgefn.backends.numpy_cpu_families"))
 _backends.set_late_table("llvm", lambda: importlib.import_module("mgefn.backends.llvm_cpu"))
+_backends.set_late_table("ptx", lambda: importlib.import_module("mgefn.backends.ptx_gpu"))
+_backends.set_late_table("cupy", lambda: importlib.import_module("mgefn.backends.cupy_gpu"))
 # scipy.special.erf(x) finds mgefn.scipy.special.erf, which is above the module that dispatches.
 _dispatch.LOADERS["scipy.special"] = lambda: importlib.import_module("mgefn.scipy.special")
 

@@ -524,6 +524,7 @@ tree.register_pytree_with_keys(
         tuple(m._metrics),
     ),
     lambda names, values: MultiMetric(**dict(zip(names, values, strict=True))),
+    lambda m: (tuple(m._metrics.values()), tuple(m._metrics)),
 )
 
 __all__ = [

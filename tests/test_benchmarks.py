@@ -119,6 +119,21 @@ def test_compare_stops_what_takes_too_long() -> None:
     assert "mgefn: over 0.01 s" in done.stdout
 
 
+def test_training_loop(tmp_path: Path) -> None:
+    out = tmp_path / "out.json"
+    command = [sys.executable, str(COMPARE.with_name("training_loop.py"))]
+    options = ["--turns", "1", "--steps", "12", "--warm", "12", "--json", str(out)]
+    done = subprocess.run([*command, *options], capture_output=True, text=True, timeout=250)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    result = json.loads(out.read_text())
+    assert {"step and metrics", "EMA, loader, log"} <= set(result)
+    for took in result.values():
+        assert [len(values) for values in took.values()] == [12, 12, 12]
+        # A millisecond more or less of other programs' does not matter here; a trace would.
+        assert sorted(took["wall"])[6] < 1e4 and min(took["compiled"]) > 0
+
+
 @pytest.mark.parametrize(
     ("a", "b", "apart"),
     [

@@ -24,6 +24,7 @@ from mgefn.api.flat import (
 from mgefn.core.array import ConcreteArray, as_array, described, scalar
 from mgefn.core.array_methods import Array
 from mgefn.core.avals import ShapedArray, UndefinedPrimal, Zero, tangent_aval
+from mgefn.core.device_array import beside
 from mgefn.core.interpreter import state
 from mgefn.core.source import fun_name, fun_place
 from mgefn.errors import (
@@ -168,10 +169,12 @@ def _value_and_grad(
                 new_args[i] = tree.unflatten(t, tracers[at : at + t.num_leaves])
                 at += t.num_leaves
         previous = state.current
-        state.current = interpreter
+        # As in core/collector.py; written out here, where a microsecond counts.
         collecting = gc.isenabled()
-        gc.disable()  # see core/collector.py; written out here, where a microsecond counts
         try:
+            if collecting:
+                gc.disable()
+            state.current = interpreter
             out = fun(*new_args, **kwargs)
         finally:
             state.current = previous
@@ -186,14 +189,14 @@ def _value_and_grad(
         )
         _check_scalar(value, about, fun, holomorphic)
         linear_map = LinearMap(interpreter.tape, in_nodes, (node,), (value,))
-        cts = iter(linear_map.transpose((_one(value.dtype),)))
+        cts = iter(linear_map.transpose((beside(_one(value.dtype), value),)))
         gradients = []
         for p, t in zip(primals, tracers, strict=True):
             if t is p:
                 gradients.append(float0_zeros(p.shape))
             else:
                 ct = next(cts)
-                gradients.append(zeros(ct.aval) if ct.__class__ is Zero else ct)
+                gradients.append(beside(zeros(ct.aval), p) if ct.__class__ is Zero else ct)
         result: Any
         if treedefs is None:
             result = gradients[0]
@@ -308,6 +311,7 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[
 
     def pullback(ct: Any) -> tuple[Any, ...]:
         cts = _cotangents(about, ct, out_tree, out_avals)
+        cts = [beside(c, p) for c, (p, _) in zip(cts, split, strict=True)]
         found = iter(linear_map.transpose(cts))
         result = []
         for v, a in zip(values, active, strict=True):
@@ -315,7 +319,7 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[
                 result.append(float0_zeros(v.shape))
             else:
                 c = next(found)
-                result.append(zeros(c.aval) if c.__class__ is Zero else c)
+                result.append(beside(zeros(c.aval), v) if c.__class__ is Zero else c)
         return tree.unflatten(in_tree, result)
 
     pullback = api_boundary(pullback)
@@ -399,7 +403,7 @@ def jvp(
             "tangent for each primal."
         )
     values = leaves_as_arrays(leaves, about)
-    directions = [_tangent(about, p, t) for p, t in zip(values, t_leaves, strict=True)]
+    directions = [beside(_tangent(about, p, t), p) for p, t in zip(values, t_leaves, strict=True)]
     flat = FlatFunction(fun, in_tree, about, has_aux)
     outs, out_tangents = jvp_flat(flat, values, directions, about)
     shown = [_shown_tangent(t) for t in out_tangents]
@@ -497,7 +501,9 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
                 f"{about}: tangents must have the structure of the primals, but {difference}. Pass "
                 "one tangent for each primal."
             )
-        directions = [_tangent(about, p, t) for p, t in zip(values, t_leaves, strict=True)]
+        directions = [
+            beside(_tangent(about, p, t), p) for p, t in zip(values, t_leaves, strict=True)
+        ]
         dots = linear_map.jvp([d for d, a in zip(directions, active, strict=True) if a])
         return tree.unflatten(out_tree, [_shown_tangent(t) for t in dots])
 

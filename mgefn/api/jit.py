@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from mgefn import dtypes, tree
+from mgefn.api.containers import is_namedtuple, reader, writer
 from mgefn.api.derivatives import abstract
 from mgefn.api.flat import FlatFunction, checked_function, leaves_as_arrays
 from mgefn.api.placement import with_checked_shardings
@@ -26,72 +27,148 @@ from mgefn.config import config
 from mgefn.core.array import ConcreteArray, DonatedBuffer, as_array, is_arraylike, scalar
 from mgefn.core.array_methods import Array
 from mgefn.core.avals import ShapedArray
-from mgefn.core.backends import executable_of
+from mgefn.core.backends import executable_of, program_on
+from mgefn.core.device_array import DeviceArray, is_on_device, to_device
+from mgefn.core.devices import Device, devices_of
 from mgefn.core.interpreter import bound_axes, state
 from mgefn.core.jaxpr import ClosedJaxpr
 from mgefn.core.source import Source, current_source, fun_name, place
 from mgefn.core.tracer import Tracer
 from mgefn.errors import ArgumentError, StaticArgumentError, TreeError, api_boundary, leave_api
 from mgefn.interpreters.jit import jit_p
+from mgefn.interpreters.on_device import device_of, evaluate_on
 from mgefn.interpreters.staging import trace
+from mgefn.tree.registry import REGISTERED
 
+_ON_DEVICE = ("cupy", "gpu", "cuda")  # names of the backend that runs on GPUs
 _CACHE_BOUND = 2048  # signatures kept per jitted function; the oldest goes first
+_CAN_BE_DONATED = (ConcreteArray, DeviceArray)
+_OFTEN = 8  # calls of a signature after which code is written for it
 
 
 class Entry:
     """One traced signature: the program and how to put its output together."""
 
     __slots__ = (
-        "donated", "executable", "jaxpr", "no_tangents", "out_is_leaf", "out_tree", "weak",
+        "backend", "donated", "donated_at", "executable", "jaxpr", "kept_at", "no_tangents",
+        "on_device", "out_is_leaf", "out_tree", "weak",
     )  # fmt: skip
 
-    def __init__(self, jaxpr: ClosedJaxpr, out_tree: Any, donated: tuple[bool, ...]):
+    def __init__(
+        self,
+        jaxpr: ClosedJaxpr,
+        out_tree: Any,
+        donated: tuple[bool, ...],
+        backend: str | None,
+        on_device: bool,
+    ):
         self.jaxpr = jaxpr
+        self.backend = backend
+        self.on_device = on_device  # does it run on a GPU?
         self.out_tree = out_tree
         self.out_is_leaf = out_tree == tree.structure(0)
         self.weak = tuple(a.weak_type for a in jaxpr.out_avals)
         self.no_tangents = any(a.dtype == dtypes.float0 for a in jaxpr.out_avals)
         self.donated = donated
-        self.executable = executable_of(jaxpr, donated=donated)
+        self.donated_at = [i for i, flag in enumerate(donated) if flag]
+        self.kept_at = [i for i, flag in enumerate(donated) if not flag]
+        self.executable: Any = None
+
+    def compiled(self) -> Any:
+        """The executable, made at the first use."""
+        if self.executable is None:
+            if self.on_device:
+                self.executable = program_on(devices_of("jit", "gpu")[0], self.jaxpr)
+            elif self.backend is None:
+                self.executable = executable_of(self.jaxpr, donated=self.donated)
+            else:
+                with config.override(jit_backend=self.backend):
+                    self.executable = executable_of(self.jaxpr, donated=self.donated)
+        return self.executable
 
 
-def _walk(items: Iterable[Any], key: list[Any], buffers: list[Any]) -> bool:
-    """Collect shapes and dtypes into `key` and arrays into `buffers`, in the order they are met.
+class _Short:
+    """What a call of a known signature needs."""
 
-    False where something is neither a known array nor a plain dict, tuple, list or None. Takes a
-    fraction of the time of a flattening, because it need not sort dicts.
+    __slots__ = ("borrowed", "calls", "entry", "order", "read", "write")
+
+    def __init__(self, entry: Entry, order: list[int] | None, borrowed: bool):
+        self.entry = entry
+        self.order = order  # leaf i of the program is number order[i] of `_walk`
+        self.borrowed = borrowed  # is any of the arguments memory that a caller can write?
+        self.calls = 0
+        # Made for signatures that are met often; see `containers`.
+        self.read: Any = None
+        self.write: Any = None
+
+
+def _walk(items: Iterable[Any], key: list[Any], arrays: list[Any], buffers: list[Any]) -> bool:
+    """Collect shapes and dtypes into `key`, arrays and their memory, in the order they are met.
+
+    False where something is neither a known array nor a plain dict, tuple, list, named tuple,
+    registered class or None. Takes a fraction of the time of a flattening, because it need not sort
+    dicts.
     """
     for a in items:
         cls = a.__class__
         if cls is ConcreteArray:
             data = a._data
+            arrays.append(a)
             buffers.append(data)
             key.append(data.shape)
             key.append(data.dtype)
-        elif cls is dict:
-            key.append(cls)
-            key.append(tuple(a))
-            if not _walk(a.values(), key, buffers):
-                return False
-        elif cls is tuple or cls is list:
-            key.append(cls)
-            key.append(len(a))
-            if not _walk(a, key, buffers):
-                return False
-        elif a is None:
+            continue
+        if cls is np.ndarray:
+            arrays.append(a)
+            buffers.append(a)
+            key.append(cls)  # others can write it
+            key.append(a.shape)
+            key.append(a.dtype)
+            continue
+        if a is None:
             key.append(None)
+            continue
+        key.append(cls)
+        if cls is dict:
+            key.append(tuple(a))
+            children: Any = a.values()
+        elif cls is tuple or cls is list:
+            key.append(len(a))
+            children = a
         else:
+            children = _children(a, cls, key)
+            if children is None:
+                return False
+        if not _walk(children, key, arrays, buffers):
             return False
     return True
 
 
+def _children(a: Any, cls: type, key: list[Any]) -> Any:
+    """Those of a named tuple or a node of a registered class, else None."""
+    node = REGISTERED.get(cls)
+    if node is not None:
+        children, metadata = node.flatten(a)
+        children = tuple(children)
+        key.append(metadata)
+        key.append(len(children))
+        return children
+    if not is_namedtuple(cls):
+        return None
+    key.append(len(a))
+    return a
+
+
 def _numbered(x: Any, count: Iterator[int]) -> Any:
     """The same containers with each leaf replaced by its number in the order of `_walk`."""
-    if x.__class__ is dict:
+    cls = x.__class__
+    if cls is dict:
         return {k: _numbered(v, count) for k, v in x.items()}
-    if x.__class__ is tuple or x.__class__ is list:
-        return [_numbered(v, count) for v in x]
-    return None if x is None else next(count)
+    if x is None or cls is ConcreteArray or cls is np.ndarray:
+        return None if x is None else next(count)
+    # What is no dict has its children in one order, and the class does not matter.
+    children = x if isinstance(x, (tuple, list)) else REGISTERED[cls].flatten(x)[0]
+    return [_numbered(v, count) for v in children]
 
 
 class JitFunction:
@@ -135,20 +212,22 @@ class JitFunction:
                 "one has no memory to give. Drop one of the two."
             )
         self._inline = inline
-        if backend not in (None, "cpu", "llvm", "numpy"):
+        if backend not in (None, "cpu", "llvm", "numpy", *_ON_DEVICE):
             raise ArgumentError(
-                f"{self._about}: backend must be 'cpu', 'llvm' or 'numpy', got {backend!r}. Leave "
-                "it out for the default."
+                f"{self._about}: backend must be 'cpu', 'llvm', 'numpy' or 'cupy', got "
+                f"{backend!r}. Leave it out for the default."
             )
-        self._backend = None if backend == "cpu" else backend
-        self._plain = not (
-            self._static_nums or self._static_names or self._donate_nums or self._donate_names
-        )
+        self._on_device = backend in _ON_DEVICE
+        # "cupy" under each of its names; None: where the arguments are, else as the settings say.
+        self._backend = "cupy" if self._on_device else None if backend == "cpu" else backend
+        self._plain = not (self._static_nums or self._static_names)
+        self._donates = bool(self._donate_nums or self._donate_names)
         self._cache: dict[Any, Entry] = {}
         # Signatures of calls with arrays as positional arguments and nothing else, for the
         # settings of `_fast_settings`.
-        self._fast: dict[Any, tuple[Entry, list[int] | None]] = {}
+        self._fast: dict[Any, _Short] = {}
         self._fast_settings: Any = None
+        self._short: _Short | None = None  # one of them that is met often, to be tried first
         # Key of the last traced call, the nearest key known then, and the arguments' paths.
         self._last_miss: tuple[Any, list[str]] | None = None  # signature, names of its leaves
 
@@ -162,18 +241,27 @@ class JitFunction:
                 and not kwargs
                 and config.trace_key is self._fast_settings
             ):
-                key: list[Any] = []
-                buffers: list[Any] = []
-                if _walk(args, key, buffers):
-                    found = self._fast.get(tuple(key))
+                short = self._short
+                if short is not None:
+                    found = short.read(args)
                     if found is not None:
-                        entry, order = found
-                        if order is not None:
-                            buffers = [buffers[i] for i in order]
-                        outs = entry.executable.run(buffers)
-                        if entry.out_is_leaf:
-                            return ConcreteArray(outs[0], entry.weak[0])
-                        return entry.out_tree.spec.unflatten(map(ConcreteArray, outs, entry.weak))
+                        return self._run_short(short, *found)
+                key: list[Any] = []
+                arrays: list[Any] = []
+                buffers: list[Any] = []
+                if _walk(args, key, arrays, buffers):
+                    try:
+                        short = self._fast.get(tuple(key))
+                    except TypeError:  # metadata that cannot be hashed; the long way complains
+                        short = None
+                    if short is not None:
+                        if short.order is not None:
+                            arrays = [arrays[i] for i in short.order]
+                            buffers = [buffers[i] for i in short.order]
+                        short.calls += 1
+                        if short.calls % _OFTEN == 0:
+                            self._shorten(short, args)
+                        return self._run_short(short, arrays, buffers)
             return self._general(args, kwargs)
         except BaseException as e:
             leave_api(e)
@@ -197,6 +285,8 @@ class JitFunction:
             donated = self._donated_leaves(dyn, len(leaves))
             started = time.perf_counter()
             entry, captured = self._trace(avals, in_tree, statics, donated, dyn)
+            if state.current is None and not entry.on_device:
+                entry.compiled()
             taken = time.perf_counter() - started
             self._last_miss = (key, self._paths(dyn))
             if config.log_compiles:
@@ -208,6 +298,12 @@ class JitFunction:
                     self._cache.pop(next(iter(self._cache)))
                 self._cache[key] = entry
         leaves = [x.array if x.__class__ is _WideNumber else x for x in leaves]
+        if entry.on_device and state.current is None:
+            values = leaves_as_arrays(leaves, self._about)
+            outs = _run_on_device(self._about, self._name, entry, values)
+            if any(entry.donated):
+                self._donate(entry, leaves, [])
+            return tree.unflatten(entry.out_tree, outs)
         if state.current is not None:
             values = leaves_as_arrays(leaves, self._about)
             outs = jit_p.bind(
@@ -226,7 +322,7 @@ class JitFunction:
             self._remember_fast(args, entry)
         if any(entry.donated):
             self._donate(entry, leaves, buffers)
-        outs = entry.executable.run(buffers, borrowed)
+        outs = entry.compiled().run(buffers, borrowed)
         if entry.no_tangents:
             # Tangents of integers are NumPy arrays of dtype float0, here as everywhere.
             arrays = [o if o.dtype == dtypes.float0 else ConcreteArray(o) for o in outs]
@@ -237,16 +333,40 @@ class JitFunction:
     def _remember_fast(self, args: tuple, entry: Entry) -> None:
         """Let calls with these containers and types take the short way."""
         key: list[Any] = []
-        if not _walk(args, key, []):
+        arrays: list[Any] = []
+        if not _walk(args, key, arrays, []):
             return
+        if any(x.__class__ is np.ndarray and _buffer(x, self._about)[0] is not x for x in arrays):
+            return  # such arrays are converted at each call
         if config.trace_key is not self._fast_settings or len(self._fast) >= _CACHE_BOUND:
             self._fast = {}
+            self._short = None
             self._fast_settings = config.trace_key
         # The walk meets dict entries as they were inserted, the program wants them sorted.
         count = itertools.count()
         order = tree.leaves(_numbered(args, count))
         in_order = order == list(range(len(order)))
-        self._fast[tuple(key)] = (entry, None if in_order else order)
+        borrowed = any(x.__class__ is np.ndarray for x in arrays)
+        self._fast[tuple(key)] = _Short(entry, None if in_order else order, borrowed)
+        self._short = None
+
+    def _shorten(self, short: _Short, args: tuple) -> None:
+        """Write code for a signature that is met often, and try it first from now on."""
+        if short.read is None:
+            short.read = reader(args, short.order)
+            short.write = writer(short.entry.out_tree, short.entry.weak)
+        self._short = short if short.read is not None else None
+
+    def _run_short(self, short: _Short, arrays: list[Any], buffers: list[Any]) -> Any:
+        entry = short.entry
+        if self._donates:
+            self._donate(entry, arrays, buffers)
+        outs = entry.executable.run(buffers, short.borrowed)
+        if short.write is not None:
+            return short.write(outs)
+        if entry.out_is_leaf:
+            return ConcreteArray(outs[0], entry.weak[0])
+        return entry.out_tree.spec.unflatten(map(ConcreteArray, outs, entry.weak))
 
     def _split(self, args: tuple, kwargs: dict[str, Any]) -> tuple[Any, Any, Any]:
         """Dynamic (args, kwargs), static ones by place, and the latter's key."""
@@ -315,6 +435,8 @@ class JitFunction:
             return cls, x.array.dtype
         if cls is ConcreteArray:
             return x._data.shape, x._data.dtype
+        if cls is DeviceArray:
+            return x._data.shape, x.dtype, x.device
         if cls in _PYTHON:
             return cls
         if isinstance(x, Tracer):
@@ -346,10 +468,8 @@ class JitFunction:
         flat = FlatFunction(call, in_tree, self._about)
         closed, captured = trace(flat, avals, self._about, self._name)
         given = (False,) * len(captured) + donated
-        if self._backend is None:
-            return Entry(closed, flat.out_tree, given), captured
-        with config.override(jit_backend=self._backend):
-            return Entry(closed, flat.out_tree, given), captured
+        on_device = self._on_device or any(map(is_on_device, [*tree.leaves(dyn), *closed.consts]))
+        return Entry(closed, flat.out_tree, given, self._backend, on_device), captured
 
     # -- donation -------------------------------------------------------------------------------
 
@@ -369,28 +489,21 @@ class JitFunction:
 
     def _donate(self, entry: Entry, leaves: list[Any], buffers: list[Any]) -> None:
         """Take the donated arrays' buffers; using one of these arrays again is an error."""
-        seen: set[int] = set()
-        for x, flag in zip(leaves, entry.donated, strict=True):
-            if flag and id(x) in seen:
-                raise ArgumentError(
-                    f"{self._about}: one array was passed twice and is donated. Pass a copy."
-                )
-            if x.__class__ is ConcreteArray:
-                if not flag and any(
-                    f and y is x for y, f in zip(leaves, entry.donated, strict=True)
-                ):
-                    raise ArgumentError(
-                        f"{self._about}: an array is both donated and passed as another argument. "
-                        "Pass a copy."
-                    )
-                if flag:
-                    seen.add(id(x))
+        at = [i for i in entry.donated_at if leaves[i].__class__ in _CAN_BE_DONATED]
+        given = {id(leaves[i]) for i in at}
+        if len(given) != len(at):
+            raise ArgumentError(
+                f"{self._about}: one array was passed twice and is donated. Pass a copy."
+            )
+        if not given.isdisjoint([id(leaves[i]) for i in entry.kept_at]):
+            raise ArgumentError(
+                f"{self._about}: an array is both donated and passed as another argument. "
+                "Pass a copy."
+            )
         source = current_source(2)
-        for i, (x, flag) in enumerate(zip(leaves, entry.donated, strict=True)):
-            if flag and x.__class__ is ConcreteArray:
-                x._data = DonatedBuffer(  # type: ignore[assignment]  # raises wherever it is used
-                    functools.partial(_donated_message, self._about, i, source)
-                )
+        for i in at:
+            # Raises wherever it is used.
+            leaves[i]._data = DonatedBuffer(_donated_message, self._about, i, source)
 
     # -- looking --------------------------------------------------------------------------------
 
@@ -423,14 +536,19 @@ class JitFunction:
         return best
 
     def explain_miss(self) -> str:
-        """Which argument made the last trace necessary, against the nearest known signature."""
+        """Which argument made the last trace necessary, against the nearest known signature.
+
+        Also which native code it needed: code does not depend on sizes, so a new shape of the same
+        rank mostly finds it in memory.
+        """
         if self._last_miss is None:
             return f"{self._about}: has not been traced yet."
         key, paths = self._last_miss
         # Searched only now: it takes as long as the cache is large.
         old = self._nearest(key)
+        made = _origins_told(self._cache.get(key))
         if old is None:
-            return f"{self._about}: first call, traced for {_show_leaves(key[0])}."
+            return f"{self._about}: first call, traced for {_show_leaves(key[0])}.{made}"
         reasons = []
         if key[1] != old[1]:
             reasons.append("the structure of the arguments differs")
@@ -451,7 +569,8 @@ class JitFunction:
                     )
         if key[3] != old[3]:
             reasons.append("a setting of mgefn.config or a named axis that changes traces differs")
-        return f"{self._about}: traced again because {'; '.join(reasons) or 'the call differs'}."
+        told = "; ".join(reasons) or "the call differs"
+        return f"{self._about}: traced again because {told}.{made}"
 
     @api_boundary
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
@@ -487,6 +606,7 @@ class JitFunction:
         """Forget all signatures and their programs."""
         self._cache.clear()
         self._fast.clear()
+        self._short = None
         self._last_miss = None
 
     def _cache_size(self) -> int:
@@ -509,6 +629,17 @@ def _is_wide(x: Any) -> bool:
     return getattr(x, "dtype", None) in _WIDE and not getattr(x, "weak_type", False)
 
 
+def _origins_told(entry: Entry | None) -> str:
+    """Where an entry's native code came from, as a sentence; nothing where it has none."""
+    origins = getattr(entry and entry.executable, "kernel_origins", dict)()
+    if not sum(origins.values()):
+        return ""
+    return (
+        f" Of its {sum(origins.values())} native kernels {origins['compiler']} were compiled, "
+        f"{origins['disk']} came from the cache on disk and {origins['memory']} were known."
+    )
+
+
 def _wide_number(x: Any) -> Any:
     """A Python number as a weak array of 64 bits; anything else as it is."""
     if x.__class__ is float:
@@ -516,6 +647,14 @@ def _wide_number(x: Any) -> Any:
     if x.__class__ is complex:
         return _WideNumber(scalar(x, np.dtype(np.complex128), True))
     return x
+
+
+def _run_on_device(about: str, name: str, entry: Entry, values: Sequence[Any]) -> tuple:
+    """A call on the GPU where arguments or constants are, the first one where none says so."""
+    device = device_of(about, [*values, *entry.jaxpr.consts]) or devices_of(about, "gpu")[0]
+    moved = tuple([to_device(about, v, device, entry.backend == "cupy") for v in values])
+    params = {"jaxpr": entry.jaxpr, "name": name, "inline": False}
+    return evaluate_on(device, jit_p, moved, params)
 
 
 class _WideNumber:
@@ -583,7 +722,8 @@ def _show_leaf(key: Any) -> str:
         return f"a Python {key.__name__}"
     if key[0] is _WideNumber:
         return f"a Python {'complex' if key[1].kind == 'c' else 'float'} beside 64-bit arrays"
-    return f"{dtypes.short_name(key[1])}[{','.join(map(str, key[0]))}]"
+    on = f" on {key[2]}" if len(key) > 2 and isinstance(key[2], Device) else ""
+    return f"{dtypes.short_name(key[1])}[{','.join(map(str, key[0]))}]{on}"
 
 
 def _show_leaves(keys: Any) -> str:
@@ -731,7 +871,7 @@ class Lowered(_Stage):
 
     def cost_analysis(self) -> dict[str, float]:
         """Operations and bytes moved: {"flops": ..., "bytes accessed": ...}."""
-        return self._entry.executable.cost_analysis()
+        return self._entry.compiled().cost_analysis()
 
     def compile(self) -> Compiled:
         """The program, ready to run."""
@@ -759,16 +899,19 @@ class Compiled(_Stage):
                     f"{self._about}: leaf {i} of the arguments must be {a}, got {v.aval}. Call the "
                     "jitted function for other types."
                 )
-        outs = jit_p.bind(*values, jaxpr=self._entry.jaxpr, name=self._about, inline=False)
+        if self._entry.on_device and state.current is None:
+            outs = _run_on_device(self._about, self._about, self._entry, values)
+        else:
+            outs = jit_p.bind(*values, jaxpr=self._entry.jaxpr, name=self._about, inline=False)
         return tree.unflatten(self.out_tree, outs)
 
     def cost_analysis(self) -> dict[str, float]:
         """Operations and bytes moved: {"flops": ..., "bytes accessed": ...}."""
-        return self._entry.executable.cost_analysis()
+        return self._entry.compiled().cost_analysis()
 
     def memory_analysis(self) -> Any:
         """Bytes that a call needs; see compiler/program.py's MemoryAnalysis."""
-        return self._entry.executable.memory_analysis()
+        return self._entry.compiled().memory_analysis()
 
     @api_boundary
     def as_text(self, dialect: str | None = None) -> str:
@@ -782,7 +925,7 @@ class Compiled(_Stage):
                 f"as_text: dialect must be None, 'llvm' or 'asm', got {dialect!r}. Pass one of "
                 "them."
             )
-        return self._entry.executable.as_text(dialect)
+        return self._entry.compiled().as_text(dialect)
 
     def report(self) -> Any:
         """How each step runs: a native kernel, or what else and why; operations and bytes moved.
@@ -796,7 +939,7 @@ class Compiled(_Stage):
             >>> f.lower(mnp.ones(3)).compile().report().native_calls
             1
         """
-        return self._entry.executable.report()
+        return self._entry.compiled().report()
 
 
 class ShapeDtypeStruct:
@@ -870,7 +1013,9 @@ def jit(
             and each new value is a new signature.
         donate_argnums, donate_argnames: arguments whose memory the outputs may take. A donated
             array can't be used again.
-        backend: "llvm" (native code) or "numpy" (its kernels one by one); None or "cpu": what
+        backend: "cupy" (or "gpu"): on the GPU, where arguments are copied; "llvm" (native code) or
+            "numpy" (its kernels one by one) on the CPU; None: on a GPU where an argument is there,
+            else what
             `mgefn.config.jit_backend` says.
         keep_unused, device, compiler_options: accepted for JAX's programs.
         inline: dissolve the call into a program that calls it.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -127,7 +127,23 @@ def dtype_name(aval: ShapedArray) -> str:
 
 def with_native_steps(closed: ClosedJaxpr) -> ClosedJaxpr:
     """The program with its fusion groups as single equations."""
-    fusion = Fusion(closed, row_of)
+    return with_steps(closed, row_of, as_native, native_p)
+
+
+def with_steps(
+    closed: ClosedJaxpr,
+    table: Callable[[Eqn], Any],
+    step_of: Callable[[Fusion, Any], tuple[Any, NativeStep]],
+    primitive: Primitive,
+) -> ClosedJaxpr:
+    """The program with equations of `primitive` for what `table` has rows for.
+
+    Args:
+        table: the row of an equation, or None; see Fusion.
+        step_of: the source line and the step of a group, or of an equation and its own step.
+        primitive: its equations have the parameter `step`.
+    """
+    fusion = Fusion(closed, table)
     if all(isinstance(s, Eqn) for s in fusion.steps):
         return closed
     jaxpr = closed.jaxpr
@@ -156,12 +172,12 @@ def with_native_steps(closed: ClosedJaxpr) -> ClosedJaxpr:
                 place(a)
             eqns.append(step)
             continue
-        source, native = as_native(fusion, step)
+        source, native = step_of(fusion, step)
         if native.outputs:
             for v in native.inputs:
                 place(v)
             eqns.append(
-                Eqn(native_p, list(native.inputs), {"step": native}, list(native.outputs), source)
+                Eqn(primitive, list(native.inputs), {"step": native}, list(native.outputs), source)
             )
     for a in jaxpr.outs:
         place(a)
@@ -339,11 +355,17 @@ def calls_in(code: Sequence[Any]) -> list[Call]:
     return found
 
 
-def compile_kernels(calls: Sequence[Call]) -> None:
-    """Make the functions of these calls' kernels known."""
-    missing = [k for k in dict.fromkeys(named(c.kernel) for c in calls) if k not in _functions]
+def compile_kernels(calls: Sequence[Call]) -> dict[str, int]:
+    """Make the functions of these calls' kernels known.
+
+    Returns:
+        How many kernels there are by where they came from: "memory", "disk" or "compiler".
+    """
+    wanted = list(dict.fromkeys(named(c.kernel) for c in calls))
+    missing = [k for k in wanted if k not in _functions]
+    origins = {"memory": len(wanted) - len(missing), "disk": 0, "compiler": 0}
     if not missing:
-        return
+        return origins
     with _lock:
         missing = [k for k in missing if k not in _functions]
         # A kernel that calls functions from outside has their addresses in `symbols`.
@@ -351,11 +373,14 @@ def compile_kernels(calls: Sequence[Call]) -> None:
         texts = [(text_of(k), ["kernel"]) for _, k in alone]
         for name, found in zip(alone, engine.compile_modules(texts), strict=True):
             _functions[name] = found["kernel"]
+            origins[found.origin] += 1
         for name in missing:
             if name not in _functions:
                 extra = name[1].symbols
                 found = engine.compile_module(text_of(name[1]), ["kernel"], extra=extra)
                 _functions[name] = found["kernel"]
+                origins[found.origin] += 1
+    return origins
 
 
 def named(kernel: Any) -> tuple[type, Any]:
@@ -381,6 +406,7 @@ class Segment:
             the number of the step, by which its scratch memory is found.
         code: for the machine of runtime.py.
         heavy: is there so much work that other Python threads should run meanwhile?
+        origins: how many of its kernels were known, came from the disk, or were compiled for it.
         arguments: names of the arrays that a call takes; program.py sets these three.
         fixups: (argument, slot, offset) of pointers that each call brings.
         static: (slot, name of an array that is bound with the slab, offset); without a name the
@@ -390,7 +416,7 @@ class Segment:
     def __init__(self, steps: Sequence[tuple[int, NativeStep]]):
         """steps: each with its number."""
         calls = [c for _, s in steps for c in calls_in(s.code)]
-        compile_kernels(calls)
+        self.origins = compile_kernels(calls)
         self.slots: list[tuple[Any, int, int]] = []
         writer = _Writer(self.slots)
         for t, s in steps:

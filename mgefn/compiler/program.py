@@ -658,6 +658,14 @@ class Executable:
         exec(self._code, values)
         return _Frame(values["run"], slab)
 
+    def kernel_origins(self) -> dict[str, int]:
+        """How many native kernels were in memory, came from the disk, or were compiled for it."""
+        origins: dict[str, int] = {}
+        for segment in self._segments:
+            for origin, count in segment.origins.items():
+                origins[origin] = origins.get(origin, 0) + count
+        return origins
+
     # -- running --------------------------------------------------------------------------------
 
     def run(self, buffers: list[np.ndarray], borrowed: bool = False) -> list[np.ndarray]:

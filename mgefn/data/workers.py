@@ -71,10 +71,22 @@ def _run_job(*args: Any) -> Any:
     return _job(*args)
 
 
-def _now(job: Callable[..., Any], args: tuple[Any, ...]) -> Future[Any]:
-    future: Future[Any] = Future()
-    future.set_result(job(*args))
-    return future
+class _Now:
+    """A result that is there; it has of a Future what is used, without its locks."""
+
+    __slots__ = ("_made",)
+
+    def __init__(self, made: Any) -> None:
+        self._made = made
+
+    def result(self, timeout: float | None = None) -> Any:
+        return self._made
+
+    def done(self) -> bool:
+        return True
+
+    def cancel(self) -> bool:
+        return False
 
 
 class Workers:
@@ -101,9 +113,9 @@ class Workers:
                 count, context, _start_process, (context.Value("i", 0), count, job)
             )
 
-    def submit(self, *args: Any) -> Future[Any]:
+    def submit(self, *args: Any) -> Future[Any] | _Now:
         if self._executor is None:
-            return _now(self._job, args)
+            return _Now(self._job(*args))
         try:
             if self._kind == "process":
                 return self._executor.submit(_run_job, *args)
@@ -111,7 +123,7 @@ class Workers:
         except BrokenExecutor as exc:
             raise _died(exc) from None
 
-    def result(self, future: Future[Any]) -> Any:
+    def result(self, future: Future[Any] | _Now) -> Any:
         try:
             return future.result(self._timeout)
         except BrokenExecutor as exc:

@@ -9,6 +9,7 @@ import pytest
 
 import mgefn
 import mgefn.numpy as mnp
+from mgefn.compiler import native
 
 
 class Counter:
@@ -145,6 +146,20 @@ def test_lower_compile_run():
         compiled({"w": mnp.ones((2, 3))}, mnp.ones(4))
     with pytest.raises(mgefn.errors.TreeError, match="structure"):
         compiled(mnp.ones((2, 3)), mnp.ones(3))
+
+
+def test_explain_miss_tells_of_native_code():
+    if not native.enabled():
+        pytest.skip("needs LLVM")
+    f = mgefn.jit(lambda x: mnp.tanh(x * 1.0625) + 0.53125, backend="llvm")
+    f(np.ones((3, 5), np.float32))
+    text = f.explain_miss()
+    assert "first call" in text and "Of its 1 native kernels" in text
+    f(np.ones((4, 7), np.float32))
+    assert "0 were compiled, 0 came from the cache on disk and 1 were known" in f.explain_miss()
+    g = mgefn.jit(lambda x: x + 1, backend="numpy")
+    g(1.0)
+    assert "kernels" not in g.explain_miss()
 
 
 def test_explain_miss_names_the_argument():

@@ -39,7 +39,7 @@ TOLERANCE = {"float16": 1e-2, "float32": 1e-4, "float64": 1e-10, "int32": 0.0}
 
 
 def layouts(f: Callable[..., Any], *arguments: Any) -> set[str]:
-    executable = mgefn.jit(f, backend="llvm").lower(*arguments).compile()._entry.executable
+    executable = mgefn.jit(f, backend="llvm").lower(*arguments).compile()._entry.compiled()
     steps = [e.params["step"] for e in executable.closed.jaxpr.eqns if "step" in e.params]
     calls = [call for step in steps for call in native.calls_in(step.code)]
     return {getattr(call.kernel, "layout", "") for call in calls}

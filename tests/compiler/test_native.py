@@ -142,6 +142,7 @@ BIG = drawn(700, 1300)
 DETERMINED = {
     "sum": (lambda x: x.sum(), (BIG,)),
     "flat sum": (lambda x: (x * 1.5).sum(), (BIG.reshape(-1),)),
+    "sum of what is turned": (lambda x: (x.T * 1.5).sum(), (BIG.reshape(7, -1),)),
     "column sums": (lambda x: (x * 2).sum(0), (BIG,)),
     "softmax": (nn.softmax, (BIG,)),
     "norm gradients": (

@@ -48,7 +48,7 @@ def check(f, *args, step, kernels=(Move, Turn)):
     assert f"native {step}:" in text, text
     calls = [
         c.kernel
-        for e in compiled._entry.executable.closed.jaxpr.eqns
+        for e in compiled._entry.compiled().closed.jaxpr.eqns
         if e.primitive is native.native_p and e.params["step"].label == step
         for c in native.calls_in(e.params["step"].code)
     ]
@@ -519,7 +519,7 @@ def copies_of_the_carry(f, *args):
         same(got, want)
     loops = [
         i
-        for e in compiled._entry.executable.closed.jaxpr.eqns
+        for e in compiled._entry.compiled().closed.jaxpr.eqns
         if e.primitive is native.native_p
         for i in e.params["step"].code
         if isinstance(i, (Repeat, While))

@@ -130,6 +130,20 @@ def test_losses_of_megengine_and_mlx() -> None:
     )
 
 
+def test_binary_cross_entropy_of_probabilities_slopes() -> None:
+    """Labels of 0 and 1 have the slope log(1 - p) - log(p) too; corners are finite."""
+
+    def loss(p: Any, y: Any) -> Any:
+        return losses.binary_cross_entropy(p, y, with_logits=False, reduction="sum")
+
+    p, y = np.array([0.25, 0.25, 0.25]), np.array([0.0, 1.0, 0.5])
+    by_p, by_y = mgefn.grad(loss, argnums=(0, 1))(p, y)
+    np.testing.assert_allclose(by_p, (p - y) / (p * (1 - p)), rtol=1e-12)
+    np.testing.assert_allclose(by_y, np.log(1 - p) - np.log(p), rtol=1e-12)
+    sure = np.array([0.0, 1.0])
+    np.testing.assert_array_equal(mgefn.grad(loss)(sure, sure), [1.0, -1.0])
+
+
 def test_corners() -> None:
     huge = mnp.array([[1e30, -1e30]])
     assert losses.softmax_cross_entropy_with_integer_labels(huge, mnp.array([0])).item() == 0

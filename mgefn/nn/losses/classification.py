@@ -122,9 +122,10 @@ def binary_cross_entropy(
     same_shape("binary_cross_entropy", x, y)
     if with_logits:
         return reduced("binary_cross_entropy", _binary(x, y), reduction)
-    # Terms that a label of 0 or 1 leaves out do not count, also where their logarithm is -inf.
-    first = mnp.where(y == 0, 0, y * mnp.log(mnp.where(y == 0, 1, x)))
-    second = mnp.where(y == 1, 0, (1 - y) * mnp.log1p(-mnp.where(y == 1, 0, x)))
+    # A term that a label of 0 or 1 leaves out does not count where its logarithm is -inf. Elsewhere
+    # it stays, because of its derivative in the label.
+    first = y * mnp.log(mnp.where((y == 0) & (x == 0), 1, x))
+    second = (1 - y) * mnp.log1p(-mnp.where((y == 1) & (x == 1), 0, x))
     return reduced("binary_cross_entropy", -(first + second), reduction)
 
 
