@@ -27,6 +27,7 @@ from mgefn.ops.shaping import reshape_p
 MOST = 200  # equations of a group: a bound for the time to compile it
 PERIOD = 64  # longest pattern of equations that is looked for
 RECENT = 6  # groups that an equation without producers among them may still join
+STREAMS = 12  # places that a group reads, up to which one that reads others still joins it
 LARGE = 1 << 16  # elements from which a reduction of everything is divided among threads
 SHORT = 16  # elements of a last axis from which it is reduced by itself
 
@@ -364,8 +365,14 @@ class Fusion:
 
     # -- joining --------------------------------------------------------------------------------
 
-    def _candidates(self, atoms: Sequence[Atom]) -> list[Group]:
-        """Groups that may take an equation, the makers of its operands first."""
+    def _candidates(
+        self, atoms: Sequence[Atom], shape: tuple[int, ...] | None = None
+    ) -> list[Group]:
+        """Groups that may take an equation, the makers of its operands first.
+
+        shape: of the results, where even a group that reads other memory may take it. It is the
+        last step, so nothing is lost by running there, and what uses both may join as well.
+        """
         latest = -1
         makers: list[Group] = []
         roots: set[Var] = set()
@@ -381,7 +388,9 @@ class Fusion:
         # A later group that reads the same memory, or one of scalars, where a call costs most.
         for step in reversed(self.steps[-RECENT:]):
             if isinstance(step, Group) and step not in found and step.number > latest:
-                if step.domain == () or any(p.root in roots for p in step.places):
+                near = step is self.steps[-1] and step.domain == shape
+                near = near and len(step.places) <= STREAMS
+                if near or step.domain == () or any(p.root in roots for p in step.places):
                     found.append(step)
         return [g for g in found if len(g.eqns) < g.most]
 
@@ -401,7 +410,7 @@ class Fusion:
         shape = eqn.out_binders[0].aval.shape
         if eqn.out_binders[0].aval.size == 0:
             return False
-        for group in self._candidates(eqn.inputs):
+        for group in self._candidates(eqn.inputs, shape):
             if self._join(group, eqn, row):
                 return True
         group = Group(shape, len(self.steps), self._most())

@@ -543,6 +543,9 @@ class _Machine:
         if offset is None:
             raise MgefnError(f"compile: no native code: {engine.why_unavailable()}.")
         self._calls = ctypes.c_int64()
+        machine = _text(offset)
+        # The pool is linked first, as the machine calls it; most of the time goes into making code.
+        engine.compile_ahead([(machine, "function"), (threads.text(), "few")])
         # PyExc_TypeError and its like are variables that hold the class.
         self._classes = (ctypes.c_void_p * 2)(id(TypeError), id(RuntimeError))
         classes = ctypes.addressof(self._classes)
@@ -561,7 +564,7 @@ class _Machine:
         else:
             extra["clock_gettime"] = _address(ctypes.CDLL(None).clock_gettime)
         # "function": the text keeps its state in memory, for LLVM to move into registers.
-        code = engine.compile_module(_text(offset), ["mgefn_run"], "function", extra)
+        code = engine.compile_module(machine, ["mgefn_run"], "function", extra)
         self._method = _MethodDef(
             b"native_program", code["mgefn_run"], _METH_FASTCALL, b"A compiled program."
         )

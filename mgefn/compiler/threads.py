@@ -71,7 +71,7 @@ def _at(offset: int) -> str:
     return f"ptr getelementptr (i8, ptr @mgefn_pool, i64 {offset})"
 
 
-def _text() -> str:
+def text() -> str:
     """The functions: mgefn_parallel_for, mgefn_worker, mgefn_resize, mgefn_spin."""
     # `wait` and `post` are called with the arguments of every system's function at once: sem_wait
     # (semaphore), WaitForSingleObject(semaphore, forever), dispatch_semaphore_wait(the same);
@@ -399,7 +399,7 @@ class Pool:
         self._words = raw[start : start + _SIZE].view(np.int64)
         self.address = self._words.ctypes.data
         names = ["mgefn_parallel_for", "mgefn_worker", "mgefn_resize", "mgefn_spin"]
-        code = compile_module(_text(), names, extra={"mgefn_pool": self.address})
+        code = compile_module(text(), names, extra={"mgefn_pool": self.address})
         self.parallel_for_address = code["mgefn_parallel_for"]
         number = ctypes.CFUNCTYPE(None, ctypes.c_int64)
         self._worker = number(code["mgefn_worker"])

@@ -348,3 +348,28 @@ def test_contractions(spec: str) -> None:
     shapes = [tuple(sizes[c] for c in part) for part in spec.split("->")[0].split(",")]
     args = [drawn(*shape, dtype="float64") for shape in shapes]
     same(lambda *xs: mnp.einsum(spec, *xs), *args, tolerance=1e-12)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_large_products_go_to_blas(dtype: str) -> None:
+    """Whichever way the operands lie, in batches and as parts of larger arrays."""
+    rng = np.random.default_rng(0)
+    a, b = (np.asarray(rng.normal(size=n)).astype(dtype) for n in ((300, 350), (350, 310)))
+    programs = {
+        "plain": lambda a, b: a @ b,
+        "left": lambda a, b: mnp.asarray(a.T.copy()).T @ b,
+        "right": lambda a, b: a @ mnp.asarray(b.T.copy()).T,
+        "parts": lambda a, b: a[5:, 3:] @ b[3:, 7:],
+        "rows apart": lambda a, b: a[::2][:140] @ b,
+        "batch": lambda a, b: mnp.stack([a, 2 * a]) @ mnp.stack([b, -b]),
+    }
+    for name, f in programs.items():
+        got = mgefn.jit(f, backend="llvm")(a, b)
+        want = np.asarray(f(np.asarray(a, "float64"), np.asarray(b, "float64")))
+        limit = 1e-4 if dtype == "float32" else 1e-12
+        np.testing.assert_allclose(np.asarray(got), want, 0, limit * np.abs(want).max(), name)
+    step = mgefn.jit(lambda x, y: x @ y, backend="llvm").lower(a, b).compile()._entry.compiled()
+    kernels = [
+        c.kernel for e in step.closed.jaxpr.eqns for c in native.calls_in(e.params["step"].code)
+    ]
+    assert [type(k).__name__ for k in kernels] == ["BlasProduct"]

@@ -9,6 +9,7 @@ from typing import Any
 
 from mgefn.compiler import steps
 from mgefn.compiler.codegen.gemm import Dots, Pack, Tile, Tiny
+from mgefn.compiler.codegen.linalg import BlasProduct
 from mgefn.compiler.codegen.values import FLOATS
 from mgefn.compiler.native import dtype_name, vector_bytes
 from mgefn.compiler.steps import Call, Lowered, NativeStep, Place, Scratch, roots_of
@@ -17,6 +18,8 @@ from mgefn.core.jaxpr import Eqn
 FLOPS = 25.0  # a thread's, for each nanosecond: decides what is divided
 PIECE = 20e3  # nanoseconds that are worth handing to a thread
 TINY = 8  # largest size of a product that is written out
+LARGE = 3e7  # operations from which BLAS takes a product, with its blocks for every level of cache
+LEAST = 48  # and the least size of each of its axes
 FEW = 8  # rows of a product that is dot products, where its operands lie for them
 
 
@@ -83,6 +86,14 @@ def _lower(eqn: Eqn, places: Sequence[Place]) -> NativeStep | None:
             roots_of(places), [out], "dot_general", flops=2.0 * batch * m * n * k,
             moved=batch * (m * k + k * n + m * n) * size,
         )  # fmt: skip
+    blas = _by_blas(dtype, batch, m, k, n, (a_batch, a_m, a_k), (b_batch, b_k, b_n), size)
+    if blas is not None:
+        kernel, numbers = blas
+        slots = ((xp.root, xp.offset), (yp.root, yp.offset), (out, 0))
+        return NativeStep(
+            [Call(kernel, slots, numbers, batch, 0)], roots_of(places), [out], "dot_general",
+            flops=2.0 * batch * m * n * k, moved=batch * (m * k + k * n + m * n) * size,
+        )  # fmt: skip
     if n == 1 and (m > 1 or b_k != size):
         # A column is the row of the transposed product.
         a_batch, a_m, a_k, b_batch, b_k, b_n = b_batch, b_n, b_k, a_batch, a_k, a_m
@@ -145,6 +156,28 @@ def _lower(eqn: Eqn, places: Sequence[Place]) -> NativeStep | None:
         calls, roots_of(places), [out], "dot_general", scratch=scratch, flops=flops,
         moved=(batch * (m * k + k * n + m * n)) * size,
     )  # fmt: skip
+
+
+def _by_blas(
+    dtype: str, batch: int, m: int, k: int, n: int, a: tuple[int, int, int],
+    b: tuple[int, int, int], size: int,
+) -> tuple[BlasProduct, tuple[int, ...]] | None:  # fmt: skip
+    """The kernel and its numbers for a product that is large enough; strides as in `_lower`."""
+    if 2.0 * m * k * n < LARGE or min(m, k, n) < LEAST or max(m, k, n) >= 2**31:
+        return None
+    (a_batch, a_m, a_k), (b_batch, b_k, b_n) = a, b
+    lines: list[tuple[bool, int]] = []
+    for strides, shape in (((a_m, a_k), (m, k)), ((b_k, b_n), (k, n))):
+        rows_lie = strides[1] == size
+        line, length = (strides[0], shape[1]) if rows_lie else (strides[1], shape[0])
+        contiguous = rows_lie or strides[0] == size
+        # BLAS takes lines that do not overlap, whole elements apart.
+        if not contiguous or line % size or not length <= line // size < 2**31:
+            return None
+        lines.append((rows_lie, line // size))
+    (a_along, a_line), (b_along, b_line) = lines
+    numbers = (m, n, k, a_line, b_line, a_batch, b_batch, m * n * size)
+    return BlasProduct(dtype, a_along, b_along), numbers
 
 
 dot_general = Lowered(_lower, dense=False)

@@ -424,16 +424,44 @@ def _compiled_module(
     unknown = sorted(_declared(text) - symbols().keys() - extra.keys())
     if unknown:
         raise MgefnError(f"compile: the text declares symbols without an address: {unknown}.")
-    code = native_cache.load(key)
-    origin = "disk"
-    if code is None:
-        origin = "compiler"
-        code = _emit(text, passes, as_object=True)
-        native_cache.store(key, code)
+    code, origin = _object_code(key, text, passes)
     result = Compiled(_linker.link(code, names, extra))
     result.origin = origin
     _compiled[loaded] = result
     return result
+
+
+def _object_code(key: str, text: str, passes: str) -> tuple[bytes, str]:
+    """The object code of a text and where it came from."""
+    ahead = _ahead.pop(key, None)
+    if ahead is not None:
+        return ahead
+    code = native_cache.load(key)
+    if code is not None:
+        return code, "disk"
+    code = _emit(text, passes, as_object=True)
+    native_cache.store(key, code)
+    return code, "compiler"
+
+
+_ahead: dict[str, tuple[bytes, str]] = {}  # object code that is not linked yet, by cache key
+
+
+def compile_ahead(modules: Sequence[tuple[str, str]]) -> None:
+    """Make the object code of modules that are linked one after the other, side by side.
+
+    Args:
+        modules: text and passes of each, as compile_module takes them.
+    """
+
+    def make(module: tuple[str, str]) -> None:
+        key = cache_key(*module)
+        if key not in _compiled:
+            _ahead[key] = _object_code(key, *module)
+
+    with _gate, ThreadPoolExecutor(len(modules), thread_name_prefix="mgefn-compile") as executor:
+        for job in [executor.submit(make, module) for module in modules]:
+            job.result()
 
 
 def compile_modules(

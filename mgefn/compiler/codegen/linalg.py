@@ -379,6 +379,49 @@ def _full_name(dtype: str, name: str) -> str:
     return ("s" if dtype == "float32" else "d") + name
 
 
+class BlasProduct(NamedTuple):
+    """C[b, m, n] = sum over k of A[b, m, k] B[b, k, n] for large matrices, C contiguous.
+
+    a_along, b_along: are rows of A, and of B, contiguous? Else their columns are.
+
+    Pointers: A, B, C. Domain: batch. Descriptor: m, n, k, elements from one contiguous line of A to
+    the next, of B the same, strides in bytes of A, B and C along the batch.
+    """
+
+    dtype: str
+    a_along: bool
+    b_along: bool
+
+    @property
+    def symbols(self) -> dict[str, int]:
+        name = _full_name(self.dtype, "gemm")
+        return {name: routine(name)}
+
+    def text(self, name: str) -> str:
+        e = _Matrices(self.dtype, 4, 1)
+        b = e.b
+        m, n, k, a_line, b_line, a_batch, b_batch, c_batch = Numbers(b).take(8)
+        a_base, b_base, c_base = pointers(b, 3)
+        gemm = _Routine(b, self.dtype, "gemm")
+        # In Fortran's order all matrices are transposed, so the operands change places.
+        a_trans = gemm.letter("N" if self.a_along else "T")
+        b_trans = gemm.letter("N" if self.b_along else "T")
+        rows, columns, inner = gemm.integer(n), gemm.integer(m), gemm.integer(k)
+        a_step, b_step = gemm.integer(a_line), gemm.integer(b_line)
+        one, zero = (b.emit(f"alloca {e.scalar}") for _ in range(2))
+        e.store(b.const(e.scalar, 1), one)
+        e.store(b.const(e.scalar, 0), zero)
+        with e.loop(0, "%begin", "%end") as u:
+            x, y, z = (
+                _at(b, base, u, stride)
+                for base, stride in ((a_base, a_batch), (b_base, b_batch), (c_base, c_batch))
+            )
+            gemm.call(
+                b_trans, a_trans, rows, columns, inner, one, y, b_step, x, a_step, zero, z, rows
+            )
+        return finished(b, name)
+
+
 class LapackCholesky(NamedTuple):
     """As Cholesky, of any size."""
 
