@@ -165,6 +165,7 @@ LAYERS: dict[int, tuple[str, ...]] = {
         "compiler.kernel",
         "compiler.codegen.loops",
         "compiler.codegen.across",
+        "compiler.codegen.tiled",
         "compiler.codegen.nests",
         "compiler.codegen.parts",
         "compiler.codegen.gemm",

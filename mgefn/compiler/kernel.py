@@ -25,6 +25,7 @@ ROWS = "rows"  # the domain counts rows
 FLAT = "flat"  # one row, which the domain divides: [begin, end) are elements
 RAGGED = "ragged"  # one row in pieces of equal length, but for the last; the domain counts pieces
 ACROSS = "across"  # short rows, many of them in a vector: see codegen.across
+TILED = "tiled"  # rows in tiles, where some memory is walked down its columns: see codegen.tiled
 
 MOST_ACROSS = 8  # elements of a row that vectors run across
 

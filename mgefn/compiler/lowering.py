@@ -25,6 +25,7 @@ from mgefn.compiler.kernel import (
     ROWS,
     STORE,
     STRIDED,
+    TILED,
     UNIT,
     ZERO,
     Access,
@@ -40,6 +41,8 @@ KEEP_FROM = 12.0  # cost of computing a value again from which it is kept
 FEW = 8  # elements of a last axis below which vectors run along the one before
 HEAVY = 8.0  # cost of an operation from which a vector is one register wide
 BAKED = (0, 1, -1)  # literals that are part of the code
+TILES_FROM = 1 << 14  # elements from which rows are taken in tiles
+FAR = 256  # bytes between neighbours of a row that lie in lines of their own
 MANY = 64  # rows from which short ones run in vectors across rows
 PIECE_ELEMENTS = 1 << 14  # least length of a piece of a divided row
 
@@ -89,10 +92,26 @@ def _runs_across(
     return outer[-1][0] >= 2 * MOST_ACROSS and math.prod(n for n, _ in outer) >= MANY
 
 
+def _runs_in_tiles(
+    outer: Sequence[tuple[int, list[int]]], inner: Sequence[tuple[int, list[int]]],
+    accesses: Sequence[tuple[str, str, Any, list[int]]],
+) -> bool:  # fmt: skip
+    """Is some memory walked down its columns by a domain that is large in both directions?"""
+    if len(outer) != 1 or len(inner) != 1 or outer[0][0] * inner[0][0] < TILES_FROM:
+        return False
+    far = False
+    for (kind, dtype, _, _), o, i in zip(accesses, outer[0][1], inner[0][1], strict=True):
+        if kind == STORE and not i:
+            return False
+        far |= kind != INDEX and abs(i) >= FAR and abs(o) == itemsize(dtype)
+    return far and min(outer[0][0], inner[0][0]) >= 16
+
+
 class Lowering:
     """Lowers one group for the CPU; a subclass for another target decides some things otherwise."""
 
     across = True  # may vectors run across short rows?
+    tiled = True  # may rows be taken in tiles?
 
     def __init__(self, fusion: Fusion, group: Group, vector_bytes: int):
         self.fusion = fusion
@@ -201,6 +220,8 @@ class Lowering:
             layout = RAGGED
         elif not g.row and not outer and not sums:
             layout = FLAT
+        elif self.tiled and not g.row and not sums and _runs_in_tiles(outer, inner, accesses):
+            layout = TILED
         if not g.lead and layout in (ROWS, ACROSS):
             keeps = self._keeps(nodes, costs, accesses, stores)
             if layout == ACROSS:
@@ -327,7 +348,8 @@ class Lowering:
             count = -(-row_size // piece)
             return count, chunk_of(count, nanoseconds), piece
         most = MOST_PARTIALS if sums or keeps else MOST_CHUNKS
-        return rows, chunk_of(rows, nanoseconds, most, self._unit()), 0
+        unit = 16 if layout == TILED else self._unit()
+        return rows, chunk_of(rows, nanoseconds, most, unit), 0
 
     def _unit(self) -> int:
         """Rows after which sums begin anew; what one takes is a multiple of them."""

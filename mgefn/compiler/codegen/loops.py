@@ -167,36 +167,7 @@ class Loops:
 
     def write(self, name: str) -> None:
         k, b = self.k, self.b
-        outer_sizes = [self.number() for _ in range(k.outer - 1)]
-        self.inner_sizes = [] if k.layout == FLAT else [self.number() for _ in range(k.inner)]
-        whole = self.number() if k.layout == RAGGED else ""
-        self.outer_strides: list[list[str]] = []
-        self.inner_strides: list[list[str]] = []
-        self.bases: list[str] = []
-        slot = 0
-        for a in k.accesses:
-            own = a.kind in (KEEP, GATHERED)
-            self.outer_strides.append([] if own else [self.number() for _ in range(k.outer)])
-            n = 0 if own else k.inner - (0 if a.inner == STRIDED else 1)
-            self.inner_strides.append([self.number() for _ in range(n)])
-            if a.kind == INDEX:
-                self.bases.append(self.number())  # the first position
-            else:
-                self.bases.append(b.load("ptr", b.offset("%ptrs", str(8 * slot)), 8))
-                slot += 1
-        self.rows = self.number()
-        self.constants = [self.number() for _ in range(k.constants)]
-        self.lanes = self._lanes()
-        self.strided = {
-            i: b.emit(f"mul <{k.width} x i64> {self.lanes}, {b.splat(f'<{k.width} x i64>', s[-1])}")
-            for i, s in enumerate(self.inner_strides)
-            if k.accesses[i].inner == STRIDED and k.accesses[i].varies
-        }
-        for i, node in enumerate(k.nodes):
-            if node.op == "const":
-                self.scalars[i] = self._constant(node)
-            elif node.op == "reduce":
-                self.slots[i] = self.alloca(ty(node.dtype, k.width))
+        outer_sizes, whole = self._described()
         counters = [self.alloca("i64") for _ in range(k.inner - 1)]
         linear = self.alloca("i64")
         if k.layout == FLAT:
@@ -232,6 +203,41 @@ class Loops:
             b.place(done)
         b.do("ret void")
         b.function(name, "void", ARGUMENTS, ATTRIBUTES)
+
+    def _described(self) -> tuple[list[str], str]:
+        """Read the descriptor: the sizes of the outer loops but the first, and of a RAGGED row."""
+        k, b = self.k, self.b
+        outer_sizes = [self.number() for _ in range(k.outer - 1)]
+        self.inner_sizes = [] if k.layout == FLAT else [self.number() for _ in range(k.inner)]
+        whole = self.number() if k.layout == RAGGED else ""
+        self.outer_strides: list[list[str]] = []
+        self.inner_strides: list[list[str]] = []
+        self.bases: list[str] = []
+        slot = 0
+        for a in k.accesses:
+            own = a.kind in (KEEP, GATHERED)
+            self.outer_strides.append([] if own else [self.number() for _ in range(k.outer)])
+            n = 0 if own else k.inner - (0 if a.inner == STRIDED else 1)
+            self.inner_strides.append([self.number() for _ in range(n)])
+            if a.kind == INDEX:
+                self.bases.append(self.number())  # the first position
+            else:
+                self.bases.append(b.load("ptr", b.offset("%ptrs", str(8 * slot)), 8))
+                slot += 1
+        self.rows = self.number()
+        self.constants = [self.number() for _ in range(k.constants)]
+        self.lanes = self._lanes()
+        self.strided = {
+            i: b.emit(f"mul <{k.width} x i64> {self.lanes}, {b.splat(f'<{k.width} x i64>', s[-1])}")
+            for i, s in enumerate(self.inner_strides)
+            if k.accesses[i].inner == STRIDED and k.accesses[i].varies
+        }
+        for i, node in enumerate(k.nodes):
+            if node.op == "const":
+                self.scalars[i] = self._constant(node)
+            elif node.op == "reduce":
+                self.slots[i] = self.alloca(ty(node.dtype, k.width))
+        return outer_sizes, whole
 
     def _lanes(self) -> str:
         w = self.k.width

@@ -1,0 +1,60 @@
+"""Kernels that walk memory down its columns tile by tile, against NumPy's kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mgefn
+import mgefn.numpy as mnp
+from mgefn.compiler import native
+from mgefn.compiler.kernel import ROWS, TILED
+
+SHAPES = [(200, 200), (131, 300), (1000, 17), (17, 1000), (513, 400)]
+PROGRAMS: dict[str, Callable[[Any, Any], Any]] = {
+    "add": lambda x, y: x + y.T,
+    "choose": lambda x, y: mnp.where(x > y.T, x, y.T),
+    "positions": lambda x, y: x * 2 + mnp.arange(x.shape[0])[:, None] + y.T[::-1],
+    "several": lambda x, y: (x - y.T, (x + 1) * y.T),
+}
+
+
+def layouts(f: Callable[..., Any], *arguments: Any) -> set[str]:
+    executable = mgefn.jit(f, backend="llvm").lower(*arguments).compile()._entry.compiled()
+    steps = [e.params["step"] for e in executable.closed.jaxpr.eqns if "step" in e.params]
+    return {getattr(c.kernel, "layout", "") for s in steps for c in native.calls_in(s.code)}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_the_same_as_numpy(name: str, shape: tuple[int, int]) -> None:
+    f, rng = PROGRAMS[name], np.random.default_rng(0)
+    for dtype in (np.float32, np.float64, np.int32, mnp.bfloat16):
+        x, y = (np.asarray(rng.normal(0, 3, s)).astype(dtype) for s in (shape, shape[::-1]))
+        got, want = (mgefn.jit(f, backend=backend)(x, y) for backend in ("llvm", "numpy"))
+        for a, b in zip(mgefn.tree.leaves(got), mgefn.tree.leaves(want), strict=True):
+            assert a.dtype == b.dtype
+            limit = 1e-2 if dtype is mnp.bfloat16 else 1e-6
+            np.testing.assert_allclose(
+                np.asarray(a, "float64"), np.asarray(b, "float64"), limit, 1e-5
+            )
+
+
+def test_which_programs_run_in_tiles() -> None:
+    x = np.ones((200, 300), np.float32)
+    assert layouts(lambda x, y: x + y.T, x, x.T.copy()) == {TILED}
+    assert TILED not in layouts(lambda x, y: x + y, x, x)
+    assert layouts(lambda x, y: x + y.T, x[:20, :20].copy(), x[:20, :20].copy()) == {ROWS}
+
+
+@pytest.mark.parametrize("threads", [2, 3])
+def test_any_number_of_threads_gives_the_same_bits(threads: int) -> None:
+    x = np.random.default_rng(1).normal(size=(700, 900)).astype("float32")
+    f = mgefn.jit(lambda x: mnp.sin(x) + x.reshape(900, 700).T)
+    with mgefn.config.override(num_threads=1):
+        want = f(x)
+    with mgefn.config.override(num_threads=threads):
+        assert np.asarray(f(x)).tobytes() == np.asarray(want).tobytes()
