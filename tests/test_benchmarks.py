@@ -119,6 +119,15 @@ def test_compare_stops_what_takes_too_long() -> None:
     assert "mgefn: over 0.01 s" in done.stdout
 
 
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs Linux's /proc")
+def test_memory_grows_as_planned() -> None:
+    command = [sys.executable, str(COMPARE.with_name("memory_growth.py")), "--only", "softmax_grad"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=250)
+    assert done.returncode == 0 and done.stderr == "", done.stderr
+    ratio = float(done.stdout.split()[-1])
+    assert 0.5 < ratio < 1.2  # the page has 1.00; what the system itself does is in it too
+
+
 def test_training_loop(tmp_path: Path) -> None:
     out = tmp_path / "out.json"
     command = [sys.executable, str(COMPARE.with_name("training_loop.py"))]
