@@ -13,7 +13,7 @@ from typing import Any
 
 from mgefn.errors import DeviceError
 
-INSTALL = 'Install one with: pip install "mgefn[cuda12]" (or cuda13, by the driver).'
+INSTALL = "Install one with: pip install cupy-cuda12x (or cupy-cuda13x, by the driver)."
 
 
 class Names:

@@ -6,6 +6,7 @@ A logger has `log(step, numbers)` and `close()`. It owns no loop and knows no mo
 from __future__ import annotations
 
 import csv
+import importlib
 import os
 import sys
 import time
@@ -15,8 +16,19 @@ from typing import IO, Any
 
 import numpy as np
 
-from mgefn.errors import ArgumentError, api_boundary
+from mgefn.errors import ArgumentError, UnsupportedError, api_boundary
 from mgefn.training.tensorboard import SummaryWriter
+
+
+def _rich(operation: str, module: str) -> Any:
+    """A module of rich, which only consoles need."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError:
+        raise UnsupportedError(
+            f"{operation}: needs the package rich, which is not installed. Install it with: pip "
+            "install rich (the extra examples has it too)."
+        ) from None
 
 
 def _numbers(name: str, metrics: Any) -> dict[str, float]:
@@ -75,8 +87,7 @@ class ConsoleLogger(Logger):
     """
 
     def __init__(self, every: int = 1, file: IO[str] | None = None, digits: int = 4) -> None:
-        from rich.console import Console
-
+        Console = _rich("ConsoleLogger", "rich.console").Console
         if every < 1:
             raise ArgumentError(f"ConsoleLogger: every must be 1 or more, got {every}.")
         self._console = Console(file=file, highlight=False, soft_wrap=True)
@@ -222,25 +233,16 @@ def progress(
 def _with_bar(
     items: Iterator[Any], description: str, total: int | None, file: IO[str]
 ) -> Iterator[Any]:
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    console = Console(file=file)
+    rich = _rich("progress", "rich.progress")
+    console = _rich("progress", "rich.console").Console(file=file)
     columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
+        rich.TextColumn("{task.description}"),
+        rich.BarColumn(),
+        rich.MofNCompleteColumn(),
+        rich.TimeElapsedColumn(),
+        rich.TimeRemainingColumn(),
     )
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+    with rich.Progress(*columns, console=console, disable=not console.is_terminal) as bar:
         task = bar.add_task(description, total=total)
         for item in items:
             yield item

@@ -51,7 +51,7 @@ def test_no_cupy(op: str, library: Callable[[Any], None]) -> None:
         ASK[op]()
     assert str(e.value) == (
         f"{op}: needs a GPU, and there is no such device: CuPy is not installed. Install one with: "
-        'pip install "mgefn[cuda12]" (or cuda13, by the driver).'
+        "pip install cupy-cuda12x (or cupy-cuda13x, by the driver)."
     )
 
 

@@ -6,6 +6,7 @@ import csv
 import io as python_io
 import math
 import struct
+import sys
 import zlib
 
 import numpy as np
@@ -15,7 +16,7 @@ from PIL import Image
 import mgefn
 import mgefn.numpy as mnp
 from mgefn import optim, random, training
-from mgefn.errors import ArgumentError, ShapeError
+from mgefn.errors import ArgumentError, ShapeError, UnsupportedError
 from mgefn.training import tensorboard as tb
 
 # -- state, averages, stopping --------------------------------------------------------------------
@@ -248,3 +249,11 @@ def test_several_loggers(tmp_path):
     assert rows(tmp_path / "a.csv") == [{"step": "3", "a/b": "2.0"}]
     (path,) = (tmp_path / "tb").iterdir()
     assert len(events(path)) == 2
+
+
+def test_what_is_missing_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "rich.console", None)
+    monkeypatch.setitem(sys.modules, "rich.progress", None)
+    for make in (training.ConsoleLogger, lambda: list(training.progress([1]))):
+        with pytest.raises(UnsupportedError, match="needs the package rich"):
+            make()
