@@ -55,6 +55,14 @@ class _Code:
         return self.constants[self.name]
 
 
+def _compiled(code: _Code, head: str, last: str) -> Callable[..., Any] | None:
+    """The function, or None where Python refuses so deep a text."""
+    try:
+        return code.function(head, last)
+    except (SyntaxError, RecursionError, MemoryError):
+        return None
+
+
 def is_namedtuple(cls: type) -> bool:
     return issubclass(cls, tuple) and hasattr(cls, "_fields")
 
@@ -129,7 +137,10 @@ def reader(args: tuple, order: list[int] | None) -> Callable[[tuple], Any] | Non
             code.lines.append(f"{n} = {expression}")
             visit(n, child)
 
-    unpack("args", args)
+    try:
+        unpack("args", args)
+    except RecursionError:
+        return None
     if len(leaves) > MOST_LEAVES:
         return None
     placed = leaves if order is None else [leaves[i] for i in order]
@@ -138,7 +149,7 @@ def reader(args: tuple, order: list[int] | None) -> Callable[[tuple], Any] | Non
     code.lines = [f"    {line}" for line in code.lines]
     code.lines.insert(0, "try:")
     code.lines.append("except (KeyError, ValueError): return None")
-    return code.function("def read(args):", f"return [{names}], [{memory}]")
+    return _compiled(code, "def read(args):", f"return [{names}], [{memory}]")
 
 
 # -- results --------------------------------------------------------------------------------------
@@ -184,13 +195,13 @@ def writer(structure: tree.PyTreeDef, weak: tuple[bool, ...]) -> Callable[[list]
 
     try:
         whole = written(tree.unflatten(structure, [_Place(i) for i in range(len(weak))]))
-    except _NoShortWay:
+    except Exception:  # constructors may look at what they hold, which are no arrays here
         return None
     code.lines.append(f"({''.join(f'{n}, ' for n in names)}) = outs")
     for n, is_weak in zip(names, weak, strict=True):
         # What ConcreteArray(n, is_weak) does; the call of its __init__ would cost as much again.
         code.lines.append(f"{n}a = new(ConcreteArray); {n}a._data = {n}; {n}a._weak = {is_weak}")
-    return code.function("def write(outs):", f"return {whole}")
+    return _compiled(code, "def write(outs):", f"return {whole}")
 
 
 class _Place:

@@ -90,16 +90,22 @@ class Entry:
 class _Short:
     """What a call of a known signature needs."""
 
-    __slots__ = ("borrowed", "calls", "entry", "order", "read", "write")
+    __slots__ = ("borrowed", "calls", "entry", "order", "read", "settings", "write")
 
-    def __init__(self, entry: Entry, order: list[int] | None, borrowed: bool):
+    def __init__(self, entry: Entry, order: list[int] | None, borrowed: bool, settings: Any):
         self.entry = entry
+        self.settings = settings  # another thread may put in those of its own meanwhile
         self.order = order  # leaf i of the program is number order[i] of `_walk`
         self.borrowed = borrowed  # is any of the arguments memory that a caller can write?
         self.calls = 0
         # Made for signatures that are met often; see `containers`.
         self.read: Any = None
         self.write: Any = None
+
+    def shorten(self, args: tuple) -> None:
+        """Have code written for this signature, where its containers have a short way."""
+        self.write = writer(self.entry.out_tree, self.entry.weak)
+        self.read = reader(args, self.order)
 
 
 def _walk(items: Iterable[Any], key: list[Any], arrays: list[Any], buffers: list[Any]) -> bool:
@@ -235,14 +241,15 @@ class JitFunction:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         try:
+            settings = config.trace_key
             if (
                 state.current is None
                 and self._plain
                 and not kwargs
-                and config.trace_key is self._fast_settings
+                and settings is self._fast_settings
             ):
                 short = self._short
-                if short is not None:
+                if short is not None and short.settings is settings:
                     found = short.read(args)
                     if found is not None:
                         return self._run_short(short, *found)
@@ -254,13 +261,15 @@ class JitFunction:
                         short = self._fast.get(tuple(key))
                     except TypeError:  # metadata that cannot be hashed; the long way complains
                         short = None
-                    if short is not None:
+                    if short is not None and short.settings is settings:
                         if short.order is not None:
                             arrays = [arrays[i] for i in short.order]
                             buffers = [buffers[i] for i in short.order]
                         short.calls += 1
-                        if short.calls % _OFTEN == 0:
-                            self._shorten(short, args)
+                        if short.calls == _OFTEN:
+                            short.shorten(args)
+                        if short.read is not None:
+                            self._short = short
                         return self._run_short(short, arrays, buffers)
             return self._general(args, kwargs)
         except BaseException as e:
@@ -338,24 +347,18 @@ class JitFunction:
             return
         if any(x.__class__ is np.ndarray and _buffer(x, self._about)[0] is not x for x in arrays):
             return  # such arrays are converted at each call
-        if config.trace_key is not self._fast_settings or len(self._fast) >= _CACHE_BOUND:
+        settings = config.trace_key
+        if settings is not self._fast_settings or len(self._fast) >= _CACHE_BOUND:
             self._fast = {}
             self._short = None
-            self._fast_settings = config.trace_key
+            self._fast_settings = settings
         # The walk meets dict entries as they were inserted, the program wants them sorted.
         count = itertools.count()
         order = tree.leaves(_numbered(args, count))
         in_order = order == list(range(len(order)))
         borrowed = any(x.__class__ is np.ndarray for x in arrays)
-        self._fast[tuple(key)] = _Short(entry, None if in_order else order, borrowed)
+        self._fast[tuple(key)] = _Short(entry, None if in_order else order, borrowed, settings)
         self._short = None
-
-    def _shorten(self, short: _Short, args: tuple) -> None:
-        """Write code for a signature that is met often, and try it first from now on."""
-        if short.read is None:
-            short.read = reader(args, short.order)
-            short.write = writer(short.entry.out_tree, short.entry.weak)
-        self._short = short if short.read is not None else None
 
     def _run_short(self, short: _Short, arrays: list[Any], buffers: list[Any]) -> Any:
         entry = short.entry

@@ -4,6 +4,8 @@ way, only shorter.
 
 from __future__ import annotations
 
+import sys
+import threading
 from collections import OrderedDict, namedtuple
 from typing import Any, NamedTuple
 
@@ -214,3 +216,54 @@ def test_many_leaves_take_the_general_way() -> None:
     f = mgefn.jit(lambda xs: xs[0] + 1)
     for _ in range(MANY):
         assert f(long).tolist() == [2.0]
+
+
+class Looks:
+    """A node whose constructor looks at what it is given."""
+
+    def __init__(self, x: Any) -> None:
+        self.x, self.n = x, x.shape[0]
+
+
+mgefn.tree_util.register_pytree_node(Looks, lambda v: ((v.x,), None), lambda _, c: Looks(*c))
+
+
+def test_constructors_that_look_at_their_parts() -> None:
+    f = mgefn.jit(lambda a: Looks(a.x * 2))
+    for _ in range(12):
+        assert f(Looks(mnp.ones(2))).x.tolist() == [2.0, 2.0]
+
+
+@pytest.mark.parametrize("depth", [210, 600])
+def test_containers_as_deep_as_the_long_way_takes(depth: int) -> None:
+    def nested(x: Any) -> Any:
+        for _ in range(depth):
+            x = [x]
+        return x
+
+    f = mgefn.jit(nested)
+    for _ in range(12):
+        assert mgefn.tree.leaves(f(mnp.ones(2)))[0].tolist() == [1.0, 1.0]
+
+
+def test_threads_with_settings_of_their_own() -> None:
+    f = mgefn.jit(mgefn.grad(lambda v: mnp.sqrt(v * v)))
+    wrong: list[Any] = []
+
+    def work(annihilates: bool) -> None:
+        with mgefn.config.override(zero_annihilates=annihilates):
+            for _ in range(300):
+                if bool(np.isnan(np.asarray(f(mnp.zeros(()))))) == annihilates:
+                    wrong.append(annihilates)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        threads = [threading.Thread(target=work, args=(k % 2 == 0,)) for k in range(4)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert not wrong

@@ -58,3 +58,15 @@ def test_bools_become_small_integers_as_in_numpy(f: Any) -> None:
     x = np.array([True, True])
     for g in (f, mgefn.jit(f)):
         assert g(mnp.asarray(x)).dtype == np.int8
+
+
+def test_bools_have_no_negative_powers() -> None:
+    x = mnp.asarray([True, False])
+    for f in (lambda x: x**-1, lambda x: mgefn.lax.integer_pow(x, -1)):
+        for g in (f, mgefn.jit(f)):
+            with pytest.raises(DTypeError):
+                g(x)
+    for exponent in (0, 1, 2, 3):
+        with pytest.raises(DTypeError):
+            mgefn.lax.integer_pow(x, exponent)
+    assert (x**2).tolist() == [1, 0]

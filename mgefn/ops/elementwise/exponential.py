@@ -71,7 +71,7 @@ def integer_pow(x: ArrayLike, y: int) -> Array:
         DTypeError: x has an integer dtype and y is negative.
     """
     a = as_array(x, "integer_pow")
-    if y == 1:
+    if y == 1 and not dtypes.is_bool(a.dtype):
         return a
     if y == 2:
         return square_p.bind1(a)
@@ -96,6 +96,8 @@ def power(x: ArrayLike, y: ArrayLike) -> Array:
     try:
         if y.__class__ is int or (isinstance(y, np.integer) and not isinstance(x, np.generic)):
             a = as_array(x, "power") if isinstance(x, (Array, np.ndarray)) else None
+            if a is not None and dtypes.is_bool(a.dtype) and y.__class__ is int and y < 0:
+                return integer_pow(a, y)  # which has none
             if a is not None and not dtypes.is_bool(a.dtype):
                 if y == 0:
                     return full_like_aval(1, a.aval)
