@@ -18,7 +18,9 @@ from mgefn.core.jaxpr import Eqn
 FLOPS = 25.0  # a thread's, for each nanosecond: decides what is divided
 PIECE = 20e3  # nanoseconds that are worth handing to a thread
 TINY = 8  # largest size of a product that is written out
-LARGE = 3e7  # operations from which BLAS takes a product, with its blocks for every level of cache
+LARGE = (
+    1.5e8  # operations from which BLAS takes a product, with its blocks for every level of cache
+)
 LEAST = 48  # and the least size of each of its axes
 FEW = 8  # rows of a product that is dot products, where its operands lie for them
 

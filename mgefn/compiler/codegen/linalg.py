@@ -6,10 +6,14 @@ that fit in the first cache nothing is gained by blocks.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import importlib
+from pathlib import Path
 from typing import NamedTuple
+
+import numpy as np
 
 from mgefn.compiler.codegen.builder import Builder, Module, vector
 from mgefn.compiler.codegen.parts import (
@@ -337,9 +341,28 @@ def _exchange(b: Builder, t: str, size: int, first: str, second: str) -> None:
 # -- by LAPACK, for larger matrices ---------------------------------------------------------------
 
 
+def _of_numpy(name: str) -> int | None:
+    """The routine in the OpenBLAS that NumPy's wheels bring and that is loaded, or None.
+
+    It saves the import of SciPy, and threads that would stand beside NumPy's.
+    """
+    folder = Path(np.__file__).parents[1] / "numpy.libs"
+    for library in sorted(folder.glob("libscipy_openblas64_*")):
+        with contextlib.suppress(OSError, AttributeError):
+            function = getattr(ctypes.CDLL(str(library)), f"scipy_{name}_64_")
+            return ctypes.cast(function, ctypes.c_void_p).value
+    return None
+
+
 @functools.cache
 def routine(name: str) -> int:
-    """The address of a function of BLAS or LAPACK, in Fortran's calling convention."""
+    """The address of a function of BLAS or LAPACK, in Fortran's calling convention.
+
+    The integers it reads may have 32 or 64 bits, see `_Routine.integer`; those it writes have 32.
+    """
+    address = _of_numpy(name) if name[1:] in ("gemm", "trsm") else None  # these write none
+    if address is not None:
+        return address
     # By name, because scipy is a heavy library needed by few programs.
     for module in ("scipy.linalg.cython_blas", "scipy.linalg.cython_lapack"):
         capsule = importlib.import_module(module).__pyx_capi__.get(name)
@@ -360,9 +383,12 @@ class _Routine:
         self.name = _full_name(dtype, name)
 
     def integer(self, x: str) -> str:
-        """Memory with an i64 as Fortran's integer; in the entry block."""
-        at = self.b.emit("alloca i32")
-        self.b.store("i32", self.b.emit(f"trunc i64 {x} to i32"), at)
+        """Memory with an i64 as Fortran's integer; in the entry block.
+
+        Whoever reads 32 bits of it reads the lower ones, on machines of little endian.
+        """
+        at = self.b.emit("alloca i64")
+        self.b.store("i64", x, at)
         return at
 
     def letter(self, x: str) -> str:
