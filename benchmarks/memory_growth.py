@@ -30,6 +30,8 @@ from measuring import (
 )
 from workloads import WORKLOADS
 
+import mgefn
+
 CALLS = 5
 LIMIT_S = 300.0
 NAMES = (
@@ -48,11 +50,10 @@ def resident() -> int:
 
 def measure(request: dict[str, Any]) -> dict[str, Any]:
     library = load("mgefn", "cpu")
-    import mgefn
 
     workload = WORKLOADS[request["name"]]
     size = workload.sizes["large"]
-    fun = library.jit(workload.builder("mgefn")(library.lib, size))
+    fun = mgefn.jit(workload.build(mgefn, size))
     arguments = library.put(workload.arguments(size))
     plan = fun.lower(*arguments).compile().memory_analysis().peak_memory_in_bytes
     fun(*arguments)

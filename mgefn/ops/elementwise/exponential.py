@@ -97,7 +97,7 @@ def power(x: ArrayLike, y: ArrayLike) -> Array:
         if y.__class__ is int or (isinstance(y, np.integer) and not isinstance(x, np.generic)):
             a = as_array(x, "power") if isinstance(x, (Array, np.ndarray)) else None
             if a is not None and dtypes.is_bool(a.dtype) and y.__class__ is int and y < 0:
-                return integer_pow(a, y)  # which has none
+                return integer_pow(a, int(y))  # which has none
             if a is not None and not dtypes.is_bool(a.dtype):
                 if y == 0:
                     return full_like_aval(1, a.aval)
