@@ -28,6 +28,7 @@ ACROSS = "across"  # short rows, many of them in a vector: see codegen.across
 TILED = "tiled"  # rows in tiles, where some memory is walked down its columns: see codegen.tiled
 
 MOST_ACROSS = 8  # elements of a row that vectors run across
+TILE = 16  # rows: as many float32 as a line of the cache holds
 
 # What an access is.
 LOAD, STORE, INDEX, KEEP, GATHERED = "load", "store", "index", "keep", "gathered"
@@ -60,8 +61,8 @@ class Node(NamedTuple):
 class Kernel(NamedTuple):
     """A loop nest; see the module's docstring.
 
-    Of ACROSS, an access's `inner` is how it moves along the loop in vectors, `varies` how it does
-    along the row, and a keep has no access.
+    Of ACROSS the two inner loops are the row and the loop in vectors; `varies` is within the row,
+    and a keep has no access.
     """
 
     layout: str

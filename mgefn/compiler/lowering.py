@@ -25,6 +25,7 @@ from mgefn.compiler.kernel import (
     ROWS,
     STORE,
     STRIDED,
+    TILE,
     TILED,
     UNIT,
     ZERO,
@@ -104,7 +105,7 @@ def _runs_in_tiles(
         if kind == STORE and not i:
             return False
         far |= kind != INDEX and abs(i) >= FAR and abs(o) == itemsize(dtype)
-    return far and min(outer[0][0], inner[0][0]) >= 16
+    return far and min(outer[0][0], inner[0][0]) >= TILE
 
 
 class Lowering:
@@ -208,14 +209,14 @@ class Lowering:
             costs.append(cost)
         keeps: list[tuple[int, int]] = []
         layout = ROWS
-        line: tuple[int, list[int]] = (1, [])  # the loop in vectors of ACROSS
         if (
             self.across
             and g.row
             and not split
             and _runs_across(outer, inner, len(lead) if sums else None)
         ):
-            layout, line = ACROSS, outer.pop()
+            layout = ACROSS
+            inner.append(outer.pop())  # the loop in vectors
         elif split and len(inner) == 1:
             layout = RAGGED
         elif not g.row and not outer and not sums:
@@ -234,7 +235,7 @@ class Lowering:
         item = max([1, *(itemsize(a[1]) for a in accesses)])
         vectors = elements * item / self.vector_bytes
         moved = sum(
-            math.prod(n for n, s in (*outer, line, *inner) if s and s[i]) * itemsize(a[1])
+            math.prod(n for n, s in (*outer, *inner) if s[i]) * itemsize(a[1])
             for i, a in enumerate(accesses)
             if a[0] != INDEX
         )
@@ -242,13 +243,14 @@ class Lowering:
         if layout != ACROSS:
             nanoseconds += rows * 2.0
         calls: list[Call] = []
-        count, chunk, piece = self._partition(
-            layout, rows, row_size, nanoseconds, bool(sums), bool(keeps)
-        )
         if layout == ACROSS:
-            count = math.prod(n for n, _ in outer) if outer else line[0]
+            count = math.prod(n for n, _ in outer or inner[-1:])
             most = MOST_PARTIALS if sums and not g.lead else MOST_CHUNKS
-            chunk = chunk_of(count, nanoseconds, most, 1 if outer else width)
+            chunk, piece = chunk_of(count, nanoseconds, most, 1 if outer else width), 0
+        else:
+            count, chunk, piece = self._partition(
+                layout, rows, row_size, nanoseconds, bool(sums), bool(keeps)
+            )
         chunks = -(-count // chunk) if chunk else 1
         # Memory for a row of each chunk, or for the partial results of each.
         for dtype in [nodes[k].dtype for k, a in keeps if a >= 0]:
@@ -278,8 +280,6 @@ class Lowering:
         piece_loops = layout == RAGGED
         if layout == RAGGED:
             numbers += [piece, row_size]
-        elif layout == ACROSS:
-            numbers += [line[0], row_size] if outer else [row_size]
         elif layout != FLAT:
             numbers += [n for n, _ in inner]
         slots: list[tuple[Any, int]] = []
@@ -295,19 +295,15 @@ class Lowering:
                 outer_steps = [0] if piece_loops else [s[i] for _, s in outer]
                 inner_steps = [s[i] for _, s in inner]
             size = 1 if kind == INDEX else itemsize(dtype)
-            last = line[1][i] if layout == ACROSS else inner_steps[-1]
+            last = inner_steps[-1]
             stride = ZERO if last == 0 else UNIT if last == size else STRIDED
-            if layout not in (FLAT, ACROSS) and inner[-1][0] == 1 and len(inner) == 1:
+            if layout != FLAT and inner[-1][0] == 1 and len(inner) == 1:
                 stride = ZERO
-            varies = any(inner_steps) and not (len(inner) == 1 and inner[0][0] == 1)
-            described.append(
-                Access(kind, dtype, stride, varies or (kind != STORE and any(inner_steps)))
-            )
+            moves = any(inner_steps[:1] if layout == ACROSS else inner_steps)
+            varies = moves and not (len(inner) == 1 and inner[0][0] == 1)
+            described.append(Access(kind, dtype, stride, varies or (kind != STORE and moves)))
             numbers += outer_steps
-            if layout == ACROSS:
-                numbers += [last, *inner_steps] if stride == STRIDED else inner_steps
-            else:
-                numbers += inner_steps if stride == STRIDED else inner_steps[:-1]
+            numbers += inner_steps if stride == STRIDED else inner_steps[:-1]
             if kind == INDEX:
                 numbers.append(where)
             else:
@@ -348,7 +344,7 @@ class Lowering:
             count = -(-row_size // piece)
             return count, chunk_of(count, nanoseconds), piece
         most = MOST_PARTIALS if sums or keeps else MOST_CHUNKS
-        unit = 16 if layout == TILED else self._unit()
+        unit = TILE if layout == TILED else self._unit()
         return rows, chunk_of(rows, nanoseconds, most, unit), 0
 
     def _unit(self) -> int:

@@ -14,6 +14,8 @@ chunk, or before the sums begin anew; the run-time constants.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from mgefn.compiler.codegen.builder import Builder, Module, vector
@@ -175,45 +177,79 @@ class Loops:
             self.row_size = b.emit("sub i64 %end, %begin")
             self._row([], "0", counters, linear)
         else:
-            head, body, done = b.label("row"), b.label("work"), b.label("done")
-            row = self.alloca("i64")
-            b.store("i64", "%begin", row)
-            b.br(head)
-            b.place(head)
-            i = b.load("i64", row)
-            b.cond_br(b.icmp("slt", "i64", i, "%end"), body, done)
-            b.place(body)
-            indices = [i]
-            for size in reversed(outer_sizes):
-                rest = b.emit(f"udiv i64 {indices[0]}, {size}")
-                last = b.emit(f"urem i64 {indices[0]}, {size}")
-                indices[:1] = [rest, last]
-            self.first_in_row = "0"
-            if k.layout == RAGGED:
-                piece = self.inner_sizes[0]
-                self.first_in_row = b.emit(f"mul i64 {i}, {piece}")
-                left = b.emit(f"sub i64 {whole}, {self.first_in_row}")
-                self.row_size = b.call_intrinsic("smin", "i64", piece, left)
-            else:
-                self.row_size = self.inner_sizes[-1]
-            self._row(indices if k.outer else [], i, counters, linear)
-            after = b.load("i64", row)
-            b.store("i64", b.emit(f"add i64 {after}, 1"), row)
-            b.br(head)
-            b.place(done)
+            with self._rows(outer_sizes) as indices:
+                i = self.row
+                self.first_in_row = "0"
+                if k.layout == RAGGED:
+                    piece = self.inner_sizes[0]
+                    self.first_in_row = b.emit(f"mul i64 {i}, {piece}")
+                    left = b.emit(f"sub i64 {whole}, {self.first_in_row}")
+                    self.row_size = b.call_intrinsic("smin", "i64", piece, left)
+                else:
+                    self.row_size = self.inner_sizes[-1]
+                self._row(indices if k.outer else [], i, counters, linear)
         b.do("ret void")
         b.function(name, "void", ARGUMENTS, ATTRIBUTES)
 
-    def _described(self) -> tuple[list[str], str]:
-        """Read the descriptor: the sizes of the outer loops but the first, and of a RAGGED row."""
-        k, b = self.k, self.b
+    @contextmanager
+    def _rows(self, outer_sizes: Sequence[str]) -> Iterator[list[str]]:
+        """A loop over [begin, end): `self.row`, taken apart by the sizes of the outer loops."""
+        b = self.b
+        head, body, done = b.label("row"), b.label("work"), b.label("done")
+        row = self.alloca("i64")
+        b.store("i64", "%begin", row)
+        b.br(head)
+        b.place(head)
+        self.row = b.load("i64", row)
+        b.cond_br(b.icmp("slt", "i64", self.row, "%end"), body, done)
+        b.place(body)
+        indices = [self.row]
+        for size in reversed(outer_sizes):
+            rest = b.emit(f"udiv i64 {indices[0]}, {size}")
+            last = b.emit(f"urem i64 {indices[0]}, {size}")
+            indices[:1] = [rest, last]
+        yield indices
+        after = b.load("i64", row)
+        b.store("i64", b.emit(f"add i64 {after}, 1"), row)
+        b.br(head)
+        b.place(done)
+
+    @contextmanager
+    def _vectors_of(self, size: str) -> Iterator[tuple[str, str]]:
+        """A loop over `size` elements in vectors: the first element's number, and the mask."""
+        b, w = self.b, self.k.width
+        entry, head, body, done = b.block, b.label("vector"), b.label("body"), b.label("end")
+        b.br(head)
+        b.place(head)
+        j = f"%j{b.counter}"
+        at = len(b.lines)  # the phi is written when the last block of the body is known
+        b.cond_br(b.icmp("slt", "i64", j, size), body, done)
+        b.place(body)
+        yield j, self._mask(size, j)
+        following = b.emit(f"add i64 {j}, {w}")
+        latch = b.block
+        b.br(head)
+        b.lines.insert(at, f"  {j} = phi i64 [ 0, %{entry} ], [ {following}, %{latch} ]")
+        b.place(done)
+
+    def _mask(self, size: str, j: str) -> str:
+        """The lanes of a vector at j that lie below size."""
+        b, w = self.b, self.k.width
+        left = b.emit(f"sub i64 {size}, {j}")
+        left = b.emit(f"trunc i64 {b.call_intrinsic('smin', 'i64', left, str(w))} to i32")
+        lanes = "<" + ", ".join(f"i32 {i}" for i in range(w)) + ">"
+        return b.icmp("ult", f"<{w} x i32>", lanes, b.splat(f"<{w} x i32>", left))
+
+    def _read_descriptor(self) -> tuple[list[str], str]:
+        """Read it: the sizes of the outer loops but the first, and of a RAGGED row."""
+        k = self.k
         outer_sizes = [self.number() for _ in range(k.outer - 1)]
         self.inner_sizes = [] if k.layout == FLAT else [self.number() for _ in range(k.inner)]
         whole = self.number() if k.layout == RAGGED else ""
         self.outer_strides: list[list[str]] = []
         self.inner_strides: list[list[str]] = []
         self.bases: list[str] = []
-        slot = 0
+        self.n_pointers = 0
         for a in k.accesses:
             own = a.kind in (KEEP, GATHERED)
             self.outer_strides.append([] if own else [self.number() for _ in range(k.outer)])
@@ -222,15 +258,24 @@ class Loops:
             if a.kind == INDEX:
                 self.bases.append(self.number())  # the first position
             else:
-                self.bases.append(b.load("ptr", b.offset("%ptrs", str(8 * slot)), 8))
-                slot += 1
+                self.bases.append(self._pointer(self.n_pointers))
+                self.n_pointers += 1
         self.rows = self.number()
         self.constants = [self.number() for _ in range(k.constants)]
+        return outer_sizes, whole
+
+    def _pointer(self, slot: int) -> str:
+        return self.b.load("ptr", self.b.offset("%ptrs", str(8 * slot)), 8)
+
+    def _described(self) -> tuple[list[str], str]:
+        """What `_read_descriptor` gives; makes constants, strides in vectors, and accumulators."""
+        k, b = self.k, self.b
+        outer_sizes, whole = self._read_descriptor()
         self.lanes = self._lanes()
         self.strided = {
             i: b.emit(f"mul <{k.width} x i64> {self.lanes}, {b.splat(f'<{k.width} x i64>', s[-1])}")
             for i, s in enumerate(self.inner_strides)
-            if k.accesses[i].inner == STRIDED and k.accesses[i].varies
+            if k.accesses[i].inner == STRIDED and s
         }
         for i, node in enumerate(k.nodes):
             if node.op == "const":
@@ -274,14 +319,8 @@ class Loops:
                 )
                 self.pointers.append(b.offset(self.bases[i], offset))
                 continue
-            base = self.bases[i]
-            for index, stride in zip(indices, self.outer_strides[i], strict=False):
-                base = self._moved(a, base, b.emit(f"mul i64 {index}, {stride}"))
-            if self.first_in_row != "0" and a.inner != ZERO:
-                unit = 1 if a.kind == INDEX else itemsize(a.dtype)
-                step = self.inner_strides[i][-1] if a.inner == STRIDED else str(unit)
-                base = self._moved(a, base, b.emit(f"mul i64 {self.first_in_row}, {step}"))
-            self.pointers.append(base)
+            base = self._row_base(i, indices)
+            self.pointers.append(self._from_element(i, base, self.first_in_row))
         if k.sums:
             start = b.emit(f"urem i64 {row}, {self.rows}") if k.led else row
             self.fresh = b.icmp("eq", "i64", start, "0" if k.led else "%begin")
@@ -298,6 +337,22 @@ class Loops:
         for n, a in k.stores:
             if not k.accesses[a].varies:
                 self._store_scalar(self.scalars[n], a)
+
+    def _row_base(self, i: int, indices: Sequence[str]) -> str:
+        """Where an access begins in the row of these outer indices."""
+        a, base = self.k.accesses[i], self.bases[i]
+        for index, stride in zip(indices, self.outer_strides[i], strict=False):
+            base = self._moved(a, base, self.b.emit(f"mul i64 {index}, {stride}"))
+        return base
+
+    def _from_element(self, i: int, base: str, first: str) -> str:
+        """An access at the first of the elements that are wanted of the innermost loop."""
+        a = self.k.accesses[i]
+        if first == "0" or a.inner == ZERO:
+            return base
+        unit = 1 if a.kind == INDEX else itemsize(a.dtype)
+        step = self.inner_strides[i][-1] if a.inner == STRIDED else str(unit)
+        return self._moved(a, base, self.b.emit(f"mul i64 {first}, {step}"))
 
     def _moved(self, a: Access, base: str, offset: str) -> str:
         if a.kind == INDEX:
@@ -402,52 +457,37 @@ class Loops:
                     step = b.emit(f"mul i64 {b.load('i64', c)}, {stride}")
                     base = self._moved(a, base, step)
             bases[i] = base
-        entry, head, body, done = b.block, b.label("vector"), b.label("body"), b.label("end")
-        b.br(head)
-        b.place(head)
-        j = f"%j{b.counter}"
-        at = len(b.lines)  # the phi is written when the last block of the body is known
         size = self.row_size
-        b.cond_br(b.icmp("slt", "i64", j, size), body, done)
-        b.place(body)
-        left = b.emit(f"sub i64 {size}, {j}")
-        left = b.emit(f"trunc i64 {b.call_intrinsic('smin', 'i64', left, str(w))} to i32")
-        lanes = "<" + ", ".join(f"i32 {i}" for i in range(w)) + ">"
-        mask = b.icmp("ult", f"<{w} x i32>", lanes, b.splat(f"<{w} x i32>", left))
-        env = dict(splats)
-        kept = {n: a for n, a in k.keeps if k.nodes[n].stage < stage}
-        for i in needed:
-            node = k.nodes[i]
-            if not node.in_row:
-                continue
-            if i in kept:
-                env[i] = self._load(kept[i], bases, j, mask, node.dtype)
-            elif node.op == "load":
-                env[i] = self._load(node.data, bases, j, mask, node.dtype)
-            elif node.op == "index":
-                env[i] = self._index(node, bases, j)
-            else:
-                env[i] = self._apply(node, env, w)
-        for n, a in stores:
-            self._store(env[n], a, bases, j, mask)
-        for kind, n, a in sums:
-            dtype = k.accesses[a].dtype
-            t = ty(dtype, w)
-            old = self._load(a, bases, j, mask, dtype)
-            old = b.select(t, fresh, b.const(t, neutral(kind, dtype)), old)
-            self._store(combine(b, kind, dtype, w, old, env[n]), a, bases, j, mask)
-        for i in reductions:
-            node = k.nodes[i]
-            t = ty(node.dtype, w)
-            x = env[node.ins[0]]
-            x = b.select(t, mask, x, b.const(t, neutral(node.data, node.dtype)))
-            acc = b.load(t, self.slots[i])
-            b.store(t, combine(b, node.data, node.dtype, w, acc, x), self.slots[i])
-        following = b.emit(f"add i64 {j}, {w}")
-        latch = b.block
-        b.br(head)
-        b.lines.insert(at, f"  {j} = phi i64 [ 0, %{entry} ], [ {following}, %{latch} ]")
-        b.place(done)
+        with self._vectors_of(size) as (j, mask):
+            env = dict(splats)
+            kept = {n: a for n, a in k.keeps if k.nodes[n].stage < stage}
+            for i in needed:
+                node = k.nodes[i]
+                if not node.in_row:
+                    continue
+                if i in kept:
+                    env[i] = self._load(kept[i], bases, j, mask, node.dtype)
+                elif node.op == "load":
+                    env[i] = self._load(node.data, bases, j, mask, node.dtype)
+                elif node.op == "index":
+                    env[i] = self._index(node, bases, j)
+                else:
+                    env[i] = self._apply(node, env, w)
+            for n, a in stores:
+                self._store(env[n], a, bases, j, mask)
+            for kind, n, a in sums:
+                dtype = k.accesses[a].dtype
+                t = ty(dtype, w)
+                old = self._load(a, bases, j, mask, dtype)
+                old = b.select(t, fresh, b.const(t, neutral(kind, dtype)), old)
+                self._store(combine(b, kind, dtype, w, old, env[n]), a, bases, j, mask)
+            for i in reductions:
+                node = k.nodes[i]
+                t = ty(node.dtype, w)
+                x = env[node.ins[0]]
+                x = b.select(t, mask, x, b.const(t, neutral(node.data, node.dtype)))
+                acc = b.load(t, self.slots[i])
+                b.store(t, combine(b, node.data, node.dtype, w, acc, x), self.slots[i])
         if heads:
             b.store("i64", b.emit(f"add i64 {before}, {size}"), linear)
         for head, done, c in reversed(heads):

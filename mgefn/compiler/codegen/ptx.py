@@ -28,6 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 from mgefn.compiler.codegen.builder import METADATA, Builder, Module, bits_of, vector
@@ -194,34 +195,15 @@ class _Device(Loops):
         self.at += 1
         return out
 
-    def _read_descriptor(self) -> None:
-        k = self.k
-        self.count, self.chunk = self.number(), self.number()
-        self.outer_sizes = [self.number() for _ in range(k.outer - 1)]
-        self.inner_sizes = [] if k.layout == FLAT else [self.number() for _ in range(k.inner)]
-        self.whole = self.number() if k.layout == RAGGED else ""
-        self.outer_strides: list[list[str]] = []
-        self.inner_strides: list[list[str]] = []
-        self.bases: list[str] = []
-        self.n_pointers = 0
-        for a in k.accesses:
-            own = a.kind in (KEEP, GATHERED)
-            self.outer_strides.append([] if own else [self.number() for _ in range(k.outer)])
-            n = 0 if own else k.inner - (0 if a.inner == STRIDED else 1)
-            self.inner_strides.append([self.number() for _ in range(n)])
-            if a.kind == INDEX:
-                self.bases.append(self.number())
-            else:
-                self.bases.append(f"%p{self.n_pointers}")
-                self.n_pointers += 1
-        self.rows = self.number()
-        self.constants = [self.number() for _ in range(k.constants)]
+    def _pointer(self, slot: int) -> str:
+        return f"%p{slot}"
 
     # -- the whole ------------------------------------------------------------------------------
 
     def write_module(self, name: str) -> str:
         k, b, d = self.k, self.b, self.d
-        self._read_descriptor()
+        self.count, self.chunk = self.number(), self.number()
+        self.outer_sizes, self.whole = self._read_descriptor()
         for i, node in enumerate(k.nodes):
             if node.op == "const":
                 self.scalars[i] = self._constant(node)
@@ -258,13 +240,6 @@ class _Device(Loops):
         return self.b.emit(f"lshr i64 {self.b.emit(f'add i64 {size}, {TILE - 1}')}, 5")
 
     # -- memory ---------------------------------------------------------------------------------
-
-    def _row_base(self, i: int, indices: Sequence[str]) -> str:
-        """Where an access begins in the row of these outer indices."""
-        a, base = self.k.accesses[i], self.bases[i]
-        for index, stride in zip(indices, self.outer_strides[i], strict=False):
-            base = self._moved(a, base, self.b.emit(f"mul i64 {index}, {stride}"))
-        return base
 
     def _in_row(self, i: int, base: str, j: str, indices: Sequence[str]) -> str:
         """Where it is at element j of the row, whose indices by loop are these."""
@@ -432,13 +407,7 @@ class _Device(Loops):
     def _element(self, outer: Sequence[str], j: str, width: int) -> dict[int, str]:
         """What is loaded, computed and stored at `width` elements of a row from j; the values."""
         k = self.k
-        known: dict[int, str] = {}
-
-        def base(i: int) -> str:
-            if i not in known:
-                known[i] = self._row_base(i, outer)
-            return known[i]
-
+        base = cache(partial(self._row_base, indices=outer))
         self._begin_row(base)
         self._scalar_work(0)
         at = self._row_of(base, j)
@@ -515,12 +484,7 @@ class _Device(Loops):
                 nbytes = b.emit(f"mul i64 {row_size}, {itemsize(a.dtype)}")
                 bases[i] = b.offset(self.bases[i], b.emit(f"mul i64 {which}, {nbytes}"))
                 continue
-            base = self._row_base(i, outer)
-            if first != "0" and a.inner != ZERO:
-                unit = 1 if a.kind == INDEX else itemsize(a.dtype)
-                step = self.inner_strides[i][-1] if a.inner == STRIDED else str(unit)
-                base = self._moved(a, base, b.emit(f"mul i64 {first}, {step}"))
-            bases[i] = base
+            bases[i] = self._from_element(i, self._row_base(i, outer), first)
         return bases
 
     def _team_loop(self, stage: int, bases: Callable[[int], str]) -> None:
@@ -733,13 +697,7 @@ class _Device(Loops):
             )
             with b.when(inside):
                 outer = [*others, row]
-                known: dict[int, str] = {}
-
-                def base(i: int) -> str:
-                    if i not in known:
-                        known[i] = self._row_base(i, outer)
-                    return known[i]
-
+                base = cache(partial(self._row_base, indices=outer))
                 self._begin_row(base)
                 self._scalar_work(0)
                 in_row = self._row_of(base, column)
