@@ -8,6 +8,8 @@ from differences with two step sizes.
 from __future__ import annotations
 
 import itertools
+import sys
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,6 +17,7 @@ import numpy as np
 
 import mgefn
 from mgefn import dtypes, tree
+from mgefn.compiler.native import calls_in, native_p
 from mgefn.config import config
 from mgefn.core import backends
 from mgefn.core.avals import ShapedArray
@@ -488,3 +491,32 @@ def check_jaxpr(fun: Fun, args: Sequence[np.ndarray], differentiable: Any = ()) 
             closed = mgefn.make_jaxpr(program)(*inputs)
             check_types(closed)
             backends.executable_of(closed)
+
+
+# -- compiled programs and threads -----------------------------------------------------------------
+
+
+def native_kernels(fun: Fun, *arguments: Any) -> list[Any]:
+    """The kernels of the native program for these arguments, in order."""
+    executable = mgefn.jit(fun, backend="llvm").lower(*arguments).compile()._entry.compiled()
+    steps = [e.params["step"] for e in executable.closed.jaxpr.eqns if e.primitive is native_p]
+    return [call.kernel for step in steps for call in calls_in(step.code)]
+
+
+def layouts(fun: Fun, *arguments: Any) -> set[str]:
+    """Those of the fused kernels of the native program; "" stands for kernels of other kinds."""
+    return {getattr(kernel, "layout", "") for kernel in native_kernels(fun, *arguments)}
+
+
+def run_side_by_side(work: Callable[[int], None], count: int) -> None:
+    """work(k) in a thread for each k below count, which change over all the time."""
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(count)]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+    finally:
+        sys.setswitchinterval(interval)

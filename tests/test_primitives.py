@@ -6,8 +6,6 @@ without a row in `tests/cases.py`.
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 import sys
 import zlib
 from collections.abc import Callable
@@ -17,6 +15,7 @@ import numpy as np
 import pytest
 
 import mgefn
+from mgefn.backends.table import primitives
 from mgefn.core.avals import ShapedArray
 from mgefn.core.backends import kernel_of
 from mgefn.core.primitive import RULE_KINDS, Primitive
@@ -41,20 +40,6 @@ def generator(case: OpCase, salt: str = "") -> np.random.Generator:
 
 
 # -- the table ------------------------------------------------------------------------------------
-
-_HOMES = ("mgefn.ops", "mgefn.control", "mgefn.interpreters")
-
-
-def primitives() -> list[Primitive]:
-    """Every primitive that is a global of a module of ops, control or interpreters."""
-    found: dict[int, Primitive] = {}
-    for home in _HOMES:
-        package = importlib.import_module(home)
-        for info in pkgutil.walk_packages(package.__path__, f"{home}."):
-            for value in vars(importlib.import_module(info.name)).values():
-                if isinstance(value, Primitive):
-                    found[id(value)] = value
-    return sorted(found.values(), key=lambda p: p.name)
 
 
 def holes(primitive: Primitive) -> list[str]:

@@ -22,6 +22,7 @@ from mgefn.core.collector import collector_paused
 from mgefn.core.interpreter import state
 from mgefn.ops import elementwise as e
 from mgefn.ops import shaping as s
+from tests.checks import run_side_by_side
 
 X = np.ones(3)
 
@@ -266,16 +267,7 @@ def test_threads_do_not_meet() -> None:
         except BaseException as error:
             failures.append(error)
 
-    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    try:
-        for t in threads:
-            t.start()
-        for t in threads:
-            t.join()
-    finally:
-        sys.setswitchinterval(interval)
+    run_side_by_side(work, 4)
     if failures:
         raise failures[0]
     check_clean()

@@ -26,7 +26,7 @@ from mgefn.core.array_methods import Array
 from mgefn.core.avals import ShapedArray
 from mgefn.core.device_array import DeviceArray
 from mgefn.core.devices import CPU, device_named
-from mgefn.core.interpreter import state
+from mgefn.core.interpreter import interpreter_set_to, state
 from mgefn.core.source import describe, scopes
 from mgefn.core.tracer import Tracer
 from mgefn.core.transfers import checked_level, guards
@@ -112,12 +112,8 @@ def _on_default(device: Device) -> Iterator[None]:
     if previous is not None and not isinstance(previous, DefaultDevice):
         yield  # a transformation is under way: where its program runs is not decided here
         return
-    chosen = None if device is CPU else DefaultDevice(device)
-    state.current = chosen
-    try:
+    with interpreter_set_to(None if device is CPU else DefaultDevice(device)):
         yield
-    finally:
-        state.current = previous
 
 
 @contextmanager

@@ -544,8 +544,9 @@ class _Machine:
             raise MgefnError(f"compile: no native code: {engine.why_unavailable()}.")
         self._calls = ctypes.c_int64()
         machine = _text(offset)
-        # The pool is linked first, as the machine calls it; most of the time goes into making code.
-        engine.compile_ahead([(machine, "function"), (threads.text(), "few")])
+        if not threads.is_made():
+            # It is linked first, as the machine calls it; most of the time goes into making code.
+            engine.compile_ahead([(machine, "function"), (threads.text(), "few")])
         # PyExc_TypeError and its like are variables that hold the class.
         self._classes = (ctypes.c_void_p * 2)(id(TypeError), id(RuntimeError))
         classes = ctypes.addressof(self._classes)

@@ -543,6 +543,11 @@ _pool: Pool | None = None
 _making = threading.Lock()
 
 
+def is_made() -> bool:
+    """Is there a pool, so that its code is there too?"""
+    return _pool is not None
+
+
 def pool() -> Pool:
     """The pool of this process."""
     global _pool

@@ -63,7 +63,42 @@ def _holds_keys(data: np.ndarray) -> bool:
     return data.dtype.names is not None and dtypes.is_key(data.dtype)
 
 
-class ConcreteArray(Array):
+class HeldArray(Array):
+    """An array whose values are known, in somebody's memory: `_data` holds them."""
+
+    __slots__ = ()
+
+    _data: Any
+    _weak: bool
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._data.shape
+
+    @property
+    def ndim(self) -> int:
+        return self._data.ndim
+
+    @property
+    def size(self) -> int:
+        return self._data.size
+
+    @property
+    def weak_type(self) -> bool:
+        return self._weak
+
+    def is_deleted(self) -> bool:
+        """Was the buffer donated to a compiled call?"""
+        return type(self._data) is DonatedBuffer
+
+    def delete(self) -> None:
+        """Let go of the buffer now; using the array afterwards is an error."""
+        self._data = DonatedBuffer(
+            lambda: "delete: this array was deleted. Keep what you still need."
+        )
+
+
+class ConcreteArray(HeldArray):
     """An array whose values are known: `_data` is the NumPy array that holds them."""
 
     __slots__ = ("__weakref__", "_data", "_exact", "_sharding", "_weak")
@@ -85,39 +120,13 @@ class ConcreteArray(Array):
         return ShapedArray(data.shape, data.dtype, self._weak)
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        return self._data.shape
-
-    @property
     def dtype(self) -> np.dtype:
         return self._data.dtype
-
-    @property
-    def ndim(self) -> int:
-        return self._data.ndim
-
-    @property
-    def size(self) -> int:
-        return self._data.size
-
-    @property
-    def weak_type(self) -> bool:
-        return self._weak
 
     @property
     def sharding(self) -> Sharding:
         """How the array is spread over devices: as `device_put` was told, else on one."""
         return getattr(self, "_sharding", None) or SingleDeviceSharding()
-
-    def is_deleted(self) -> bool:
-        """Was the buffer donated to a compiled call?"""
-        return type(self._data) is DonatedBuffer
-
-    def delete(self) -> None:
-        """Let go of the buffer now; using the array afterwards is an error."""
-        self._data = DonatedBuffer(  # type: ignore[assignment]  # raises wherever data is used
-            lambda: "delete: this array was deleted. Keep what you still need."
-        )
 
     def block_until_ready(self) -> Array:
         return self

@@ -12,7 +12,7 @@ import numpy as np
 
 from mgefn import dtypes
 from mgefn.core import cuda
-from mgefn.core.array import ConcreteArray, DonatedBuffer, foreign_arrays
+from mgefn.core.array import ConcreteArray, DonatedBuffer, HeldArray, foreign_arrays
 from mgefn.core.array_methods import Array
 from mgefn.core.avals import ShapedArray
 from mgefn.core.cuda import xp
@@ -46,7 +46,7 @@ def storage_dtype(op: str, dtype: np.dtype, device: Device) -> np.dtype:
     )
 
 
-class DeviceArray(Array):
+class DeviceArray(HeldArray):
     """An array in the memory of a GPU: `_data` is the library's array that holds it."""
 
     __slots__ = ("__weakref__", "_data", "_device", "_dtype", "_sharding", "_weak")
@@ -66,24 +66,8 @@ class DeviceArray(Array):
         return ShapedArray(self._data.shape, self._dtype, self._weak)
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        return self._data.shape
-
-    @property
     def dtype(self) -> np.dtype:
         return self._dtype
-
-    @property
-    def ndim(self) -> int:
-        return self._data.ndim
-
-    @property
-    def size(self) -> int:
-        return self._data.size
-
-    @property
-    def weak_type(self) -> bool:
-        return self._weak
 
     @property
     def device(self) -> Device:
@@ -99,16 +83,6 @@ class DeviceArray(Array):
     @property
     def addressable_shards(self) -> list[Shard]:
         return [Shard(self, self._device, (slice(None),) * self.ndim)]
-
-    def is_deleted(self) -> bool:
-        """Was the buffer donated to a compiled call?"""
-        return type(self._data) is DonatedBuffer
-
-    def delete(self) -> None:
-        """Let go of the buffer now; using the array afterwards is an error."""
-        self._data = DonatedBuffer(
-            lambda: "delete: this array was deleted. Keep what you still need."
-        )
 
     def block_until_ready(self) -> Array:
         """Wait until the device has computed the array."""

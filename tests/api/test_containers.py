@@ -4,8 +4,6 @@ way, only shorter.
 
 from __future__ import annotations
 
-import sys
-import threading
 from collections import OrderedDict, namedtuple
 from typing import Any, NamedTuple
 
@@ -16,6 +14,7 @@ import mgefn
 import mgefn.numpy as mnp
 from mgefn import errors, random, tree
 from mgefn.api import containers
+from tests.checks import run_side_by_side
 
 MANY = 20  # calls after which code is written, and some more
 
@@ -250,20 +249,12 @@ def test_threads_with_settings_of_their_own() -> None:
     f = mgefn.jit(mgefn.grad(lambda v: mnp.sqrt(v * v)))
     wrong: list[Any] = []
 
-    def work(annihilates: bool) -> None:
+    def work(k: int) -> None:
+        annihilates = k % 2 == 0
         with mgefn.config.override(zero_annihilates=annihilates):
             for _ in range(300):
                 if bool(np.isnan(np.asarray(f(mnp.zeros(()))))) == annihilates:
                     wrong.append(annihilates)
 
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    try:
-        threads = [threading.Thread(target=work, args=(k % 2 == 0,)) for k in range(4)]
-        for t in threads:
-            t.start()
-        for t in threads:
-            t.join()
-    finally:
-        sys.setswitchinterval(interval)
+    run_side_by_side(work, 4)
     assert not wrong

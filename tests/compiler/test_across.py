@@ -10,9 +10,9 @@ import pytest
 
 import mgefn
 import mgefn.numpy as mnp
-from mgefn.compiler import native
 from mgefn.compiler.kernel import ACROSS, MOST_ACROSS
 from mgefn.nn import softmax
+from tests.checks import layouts
 
 # The last ones are long enough for more than one chunk.
 SHAPES = [(64, 3), (1000, 2), (7, 100, 8), (50, 40, 2), (100, 5, 7), (40_001, 3), (3, 9000, 4)]
@@ -36,13 +36,6 @@ FLOATING: dict[str, Callable[[Any], Any]] = {
     "normalised": lambda x: mnp.exp(x) / mnp.sum(mnp.exp(x), -1, keepdims=True),
 }
 TOLERANCE = {"float16": 1e-2, "float32": 1e-4, "float64": 1e-10, "int32": 0.0}
-
-
-def layouts(f: Callable[..., Any], *arguments: Any) -> set[str]:
-    executable = mgefn.jit(f, backend="llvm").lower(*arguments).compile()._entry.compiled()
-    steps = [e.params["step"] for e in executable.closed.jaxpr.eqns if "step" in e.params]
-    calls = [call for step in steps for call in native.calls_in(step.code)]
-    return {getattr(call.kernel, "layout", "") for call in calls}
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)

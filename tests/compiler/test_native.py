@@ -14,6 +14,7 @@ import mgefn.numpy as mnp
 from mgefn import lax, nn
 from mgefn.compiler import native, runtime
 from mgefn.config import config
+from tests.checks import native_kernels
 
 pytestmark = pytest.mark.skipif(
     not runtime.available(), reason=f"no native code here: {runtime.why_unavailable()}"
@@ -368,8 +369,5 @@ def test_large_products_go_to_blas(dtype: str) -> None:
         want = np.asarray(f(np.asarray(a, "float64"), np.asarray(b, "float64")))
         limit = 1e-4 if dtype == "float32" else 1e-12
         np.testing.assert_allclose(np.asarray(got), want, 0, limit * np.abs(want).max(), name)
-    step = mgefn.jit(lambda x, y: x @ y, backend="llvm").lower(a, b).compile()._entry.compiled()
-    kernels = [
-        c.kernel for e in step.closed.jaxpr.eqns for c in native.calls_in(e.params["step"].code)
-    ]
+    kernels = native_kernels(lambda x, y: x @ y, a, b)
     assert [type(k).__name__ for k in kernels] == ["BlasProduct"]

@@ -10,8 +10,8 @@ import pytest
 
 import mgefn
 import mgefn.numpy as mnp
-from mgefn.compiler import native
 from mgefn.compiler.kernel import ROWS, TILED
+from tests.checks import layouts
 
 SHAPES = [(200, 200), (131, 300), (1000, 17), (17, 1000), (513, 400)]
 PROGRAMS: dict[str, Callable[[Any, Any], Any]] = {
@@ -20,12 +20,6 @@ PROGRAMS: dict[str, Callable[[Any, Any], Any]] = {
     "positions": lambda x, y: x * 2 + mnp.arange(x.shape[0])[:, None] + y.T[::-1],
     "several": lambda x, y: (x - y.T, (x + 1) * y.T),
 }
-
-
-def layouts(f: Callable[..., Any], *arguments: Any) -> set[str]:
-    executable = mgefn.jit(f, backend="llvm").lower(*arguments).compile()._entry.compiled()
-    steps = [e.params["step"] for e in executable.closed.jaxpr.eqns if "step" in e.params]
-    return {getattr(c.kernel, "layout", "") for s in steps for c in native.calls_in(s.code)}
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from mgefn.backends.cupy_kernels.base import bits, choose, contiguous, full, is_narrow, put, widened
+from mgefn.backends.numpy_kernels.elementwise import power_by_squaring
 from mgefn.core.cuda import xp
 from mgefn.dtypes import is_key
 
@@ -45,14 +46,7 @@ def rem(x: Any, y: Any) -> tuple:
 
 def integer_pow(x: Any, *, y: int) -> tuple:
     """x to an integer power by squaring, in the dtype of x."""
-    n = abs(y)
-    result, base = None, x
-    while n:
-        if n & 1:
-            result = base if result is None else result * base
-        n >>= 1
-        if n:
-            base = base * base
+    result = power_by_squaring(x, abs(y))
     if result is None:
         result = full(x.shape, 1, x.dtype)
     if y < 0:

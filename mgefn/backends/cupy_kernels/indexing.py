@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from mgefn.backends.cupy_kernels.base import bits, contiguous, is_narrow, widened
+from mgefn.backends.numpy_kernels.indexing import merged_order
 from mgefn.core.cuda import cupyx, xp
 from mgefn.ops.indexing.gather import CLIP, FILL, window_sizes
 
@@ -99,13 +100,6 @@ def _offsets(shape: Sequence[int], sizes: Sequence[int], kept: Sequence[int]) ->
     return xp.broadcast_to(flat, tuple(sizes[d] for d in kept))
 
 
-def _order(rank: int, window_dims: Sequence[int]) -> list[int]:
-    """For each dimension of the merged layout its place in the layout (batch, window)."""
-    n_batch = rank - len(window_dims)
-    batch, window = iter(range(n_batch)), iter(range(n_batch, rank))
-    return [next(window) if i in window_dims else next(batch) for i in range(rank)]
-
-
 # -- gather ---------------------------------------------------------------------------------------
 
 
@@ -125,7 +119,7 @@ def gather(
     kept = [d for d in range(x.ndim) if d not in left_out]
     batch = indices.shape[:-1]
     window = tuple(slice_sizes[d] for d in kept)
-    order = _order(len(batch) + len(kept), dn.offset_dims)
+    order = merged_order(len(batch) + len(kept), dn.offset_dims)
     if 0 in batch or 0 in window:
         full = batch + window
         return (xp.zeros(tuple(full[i] for i in order), x.dtype),)
@@ -305,7 +299,7 @@ class Scatter:
             indices, x.shape, sizes, dn.scatter_dims_to_operand_dims, dn.operand_batching_dims,
             dn.scatter_indices_batching_dims, mode is not CLIP,
         )  # fmt: skip
-        order = _order(u.ndim, dn.update_window_dims)
+        order = merged_order(u.ndim, dn.update_window_dims)
         inverse = [0] * u.ndim
         for i, p in enumerate(order):
             inverse[p] = i

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from mgefn.backends.numpy_kernels import sampling as constants
+from mgefn.backends.numpy_kernels import sampling as host
 from mgefn.core.cuda import special, xp
 
 F32, F64 = np.dtype(np.float32), np.dtype(np.float64)
@@ -33,24 +33,9 @@ class InOwnPrecision:
 # -- fused multiplication and addition ------------------------------------------------------------
 
 
-def _parts(x: Any) -> tuple[Any, Any]:
-    """Two float64 of 26 bits each that add up to x."""
-    big = x * 134217729.0  # 2**27 + 1
-    high = big - (big - x)
-    return high, x - high
-
-
 def _fma64(a: Any, b: Any, c: Any) -> Any:
-    """a * b + c with the errors of the product and of the sum added at the end."""
-    p = a * b
-    (a1, a0), (b1, b0) = _parts(a), _parts(b)
-    of_product = ((a1 * b1 - p) + a1 * b0 + a0 * b1) + a0 * b0
-    s = p + c
-    d = s - p
-    of_sum = (p - (s - d)) + (c - d)
-    exact = s + (of_product + of_sum)
-    # Where a part overflows there are no errors to add.
-    return xp.where(xp.isfinite(exact), exact, s)
+    exact, plain = host.sum_with_errors(a, b, c)
+    return xp.where(xp.isfinite(exact), exact, plain)
 
 
 def fma(a: Any, b: Any, c: Any) -> tuple:
@@ -90,27 +75,27 @@ def _log(x: Any) -> Any:
     word = x.view(np.int32)
     # x = m * 2**e with m in [1/2, 1), taken to [sqrt(1/2), sqrt(2)) and less 1.
     m = ((word & 0x007FFFFF) | 0x3F000000).view(F32)
-    below = xp.less(m, constants._ROOT_HALF)
+    below = xp.less(m, host._ROOT_HALF)
     e = ((word >> 23) - 126 - below.astype(np.int32)).astype(F32)
     z = (m - F32.type(1)) + m * below.astype(F32)
     square = z * z
     wide, cube = z.astype(F64), (square * z).astype(F64)
-    y = _horner(constants._LOG[0], wide)
-    for part in constants._LOG[1:]:
+    y = _horner(host._LOG[0], wide)
+    for part in host._LOG[1:]:
         y = _rounded(y * cube + _horner(part, wide))
-    y = y * cube + (constants._LN2_LOW * e).astype(F64)
+    y = y * cube + (host._LN2_LOW * e).astype(F64)
     z = z - square * F32.type(0.5)
     z = z + y.astype(F32)
-    z = z + constants._LN2_HIGH * e
+    z = z + host._LN2_HIGH * e
     usual = xp.greater_equal(x, np.finfo(F32).tiny) & xp.less(x, F32.type(np.inf))
     return xp.where(usual, z, xp.log(x))
 
 
 def _log1p(x: Any) -> Any:
-    small = xp.less(xp.absolute(x), F32.type(constants._SMALL))
+    small = xp.less(xp.absolute(x), F32.type(host._SMALL))
     near = xp.where(small, x, F32.type(0))
     wide = near.astype(F64)
-    top, bottom = (_horner(c, wide).astype(F32) for c in (constants._TOP32, constants._BOTTOM32))
+    top, bottom = (_horner(c, wide).astype(F32) for c in (host._TOP32, host._BOTTOM32))
     square = near * near
     tail = ((square * near) * (top / bottom)).astype(F64)
     by_series = near + (tail - 0.5 * square.astype(F64)).astype(F32)
@@ -118,11 +103,11 @@ def _log1p(x: Any) -> Any:
 
 
 def _log1p64(x: Any, exact: bool = False) -> Any:
-    small = xp.less(xp.absolute(x), constants._SMALL)
+    small = xp.less(xp.absolute(x), host._SMALL)
     near = xp.where(small, x, F64.type(0))
     square = near * near
-    top = _horner64(constants._TOP, near, exact)
-    ratio = top / _horner64(constants._BOTTOM, near, exact)
+    top = _horner64(host._TOP, near, exact)
+    ratio = top / _horner64(host._BOTTOM, near, exact)
     tail = (square * near) * ratio
     by_series = near + (_fma64(square, -0.5, tail) if exact else tail - 0.5 * square)
     return xp.where(small, by_series, xp.log(1 + x))
@@ -132,14 +117,14 @@ def _log1p64(x: Any, exact: bool = False) -> Any:
 
 
 def _exp(whole: Any) -> Any:
-    usual = xp.greater(whole, constants._EXP_LOW) & xp.less(whole, constants._EXP_HIGH)
+    usual = xp.greater(whole, host._EXP_LOW) & xp.less(whole, host._EXP_HIGH)
     x = xp.where(usual, whole, F32.type(0))
     n = xp.rint(x * F32.type(1.44269504088896341))
     wide = n.astype(F64)
-    r = _rounded(x.astype(F64) - wide * float(constants._LN2_HIGH))
-    r = _rounded(r - wide * float(constants._LN2_LOW))
+    r = _rounded(x.astype(F64) - wide * float(host._LN2_HIGH))
+    r = _rounded(r - wide * float(host._LN2_LOW))
     square = _rounded(r * r)
-    y = (_horner(constants._EXP, r) * square + r).astype(F32) + F32.type(1)
+    y = (_horner(host._EXP, r) * square + r).astype(F32) + F32.type(1)
     return xp.where(usual, xp.ldexp(y, n.astype(np.int32)), xp.exp(whole))
 
 
@@ -150,8 +135,8 @@ def _exp64(whole: Any) -> Any:
     r = _fma64(n, -0.693145751953125, x)
     r = _fma64(n, -1.4286068203094173e-6, r)
     square = r * r
-    p = _horner64(constants._EXP64_TOP, square, True) * r
-    y = 1 + 2 * (p / (_horner64(constants._EXP64_BOTTOM, square, True) - p))
+    p = _horner64(host._EXP64_TOP, square, True) * r
+    y = 1 + 2 * (p / (_horner64(host._EXP64_BOTTOM, square, True) - p))
     return xp.where(usual, xp.ldexp(y, n.astype(np.int32)), xp.exp(whole))
 
 
@@ -159,12 +144,10 @@ def _exp64(whole: Any) -> Any:
 
 
 def _erf(x: Any) -> Any:
-    bound = constants._ERF_BOUND
+    bound = host._ERF_BOUND
     z = xp.minimum(xp.maximum(x, -bound), bound)
     square = (z * z).astype(F64)
-    top, bottom = (
-        _horner(c, square).astype(F32) for c in (constants._ERF_TOP, constants._ERF_BOTTOM)
-    )
+    top, bottom = (_horner(c, square).astype(F32) for c in (host._ERF_TOP, host._ERF_BOTTOM))
     end = xp.copysign(F32.type(1), x)
     return xp.where(xp.greater_equal(xp.absolute(x), bound), end, z * top / bottom)
 
@@ -179,18 +162,18 @@ def _with_ends(x: Any, inverse: Any) -> Any:
 
 def _erf_inv(x: Any, exact: bool) -> Any:
     w = -_log1p(-(x * x))
-    central = _horner(constants._CENTRAL, (w - F32.type(2.5)).astype(F64)).astype(F32)
+    central = _horner(host._CENTRAL, (w - F32.type(2.5)).astype(F64)).astype(F32)
     root = xp.sqrt(w) - F32.type(3)
-    tail = _horner(constants._TAIL, root.astype(F64)).astype(F32)
+    tail = _horner(host._TAIL, root.astype(F64)).astype(F32)
     return _with_ends(x, xp.where(xp.less(w, 5), central, tail) * x)
 
 
 def _erf_inv64(x: Any, exact: bool) -> Any:
     w = -_log1p64(-(x * x), exact)
-    central = _horner64(constants._CENTRAL64, w - 3.125, exact)
+    central = _horner64(host._CENTRAL64, w - 3.125, exact)
     root = xp.sqrt(w)
-    middle = _horner64(constants._MIDDLE64, root - 3.25, exact)
-    far = _horner64(constants._TAIL64, root - 5.0, exact)
+    middle = _horner64(host._MIDDLE64, root - 3.25, exact)
+    far = _horner64(host._TAIL64, root - 5.0, exact)
     outer = xp.where(xp.less(w, 16), middle, far)
     return _with_ends(x, xp.where(xp.less(w, 6.25), central, outer) * x)
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from mgefn.backends.cupy_kernels.base import bits
+from mgefn.backends.numpy_kernels.shaping import places_of_padding
 from mgefn.core.cuda import xp
 
 
@@ -42,20 +43,8 @@ def padded(x: Any, value: Any, padding_config: Sequence[tuple[int, int, int]]) -
     Args:
         padding_config: (before, after, between) for each dimension; negative ones cut.
     """
-    shape, source, target = [], [], []
-    for n, (low, high, interior) in zip(x.shape, padding_config, strict=True):
-        size = low + high + n + max(n - 1, 0) * interior
-        step = interior + 1
-        # Element i lands at low + i * step; keep those that land inside.
-        first = max(0, -(low // step)) if low < 0 else 0
-        last = min(n, (size - 1 - low) // step + 1) if size > 0 else first
-        last = max(last, first)
-        shape.append(size)
-        source.append(slice(first, last))
-        start = low + first * step
-        end = start + (last - first - 1) * step + 1
-        target.append(slice(start, end, step) if last > first else slice(0, 0))
-    out = xp.empty(tuple(shape), x.dtype)
+    shape, source, target = places_of_padding(x.shape, padding_config)
+    out = xp.empty(shape, x.dtype)
     out[...] = value
     out[(..., *target)] = x[(..., *source)]
     return out

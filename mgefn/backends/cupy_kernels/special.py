@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from mgefn.backends.cupy_kernels.base import ViaFloat32
+from mgefn.backends.numpy_kernels.special import sinc_series
 from mgefn.core import cuda
 from mgefn.core.cuda import special, xp
 
@@ -71,15 +72,9 @@ def sinc_derivative(x: Any, *, order: int) -> tuple:
     for n in range(1, order + 1):
         f = (np.pi ** (n - 1) * xp.sin(np.pi * wide + n * np.pi / 2) - n * f) / safe
     series = xp.zeros(wide.shape, wide.dtype)
-    # sum over k of (-1)**k pi**(2k) x**(2k) / (2k+1)!, differentiated `order` times
-    first = (order + 1) // 2
-    power = wide if 2 * first - order else xp.ones(wide.shape, wide.dtype)
-    for k in range(first, first + 40):
-        coefficient = (-1.0) ** k * np.pi ** (2 * k)
-        for i in range(1, 2 * k + 2):
-            coefficient /= i
-        for i in range(2 * k - order + 1, 2 * k + 1):
-            coefficient *= i
+    least, coefficients = sinc_series(order)
+    power = wide if least else xp.ones(wide.shape, wide.dtype)
+    for coefficient in coefficients:
         series = series + coefficient * power
         power = power * wide * wide
     return (_narrowed(xp.where(near, series, f), x.dtype),)

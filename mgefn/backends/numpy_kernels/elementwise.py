@@ -84,9 +84,8 @@ def _rem_temp(in_avals: Any, out_avals: Any, **params: Any) -> int:
 temp_bytes(_rem_temp)(rem)
 
 
-def _binary_power(x, y, *, outs: tuple = (None,)) -> tuple:
-    """x to an integer power by squaring, in the dtype of x."""
-    n = abs(y)
+def power_by_squaring(x: Any, n: int) -> Any:
+    """x to a power of at least 0, of any kind of array; None for 0."""
     result, base = None, x
     while n:
         if n & 1:
@@ -94,6 +93,12 @@ def _binary_power(x, y, *, outs: tuple = (None,)) -> tuple:
         n >>= 1
         if n:
             base = base * base
+    return result
+
+
+def _binary_power(x, y, *, outs: tuple = (None,)) -> tuple:
+    """x to an integer power by squaring, in the dtype of x."""
+    result = power_by_squaring(x, abs(y))
     if result is None:
         result = np.ones_like(x)
     if y < 0:

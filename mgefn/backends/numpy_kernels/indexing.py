@@ -125,7 +125,7 @@ def _flat(starts: Sequence[np.ndarray], sizes: Sequence[int], batch: tuple[int, 
     return flat
 
 
-def _order(rank: int, window_dims: Sequence[int]) -> list[int]:
+def merged_order(rank: int, window_dims: Sequence[int]) -> list[int]:
     """For each dimension of the merged layout its place in the layout (batch, window)."""
     n_batch = rank - len(window_dims)
     batch, window = iter(range(n_batch)), iter(range(n_batch, rank))
@@ -148,7 +148,7 @@ def _gather_temp(in_avals: Any, out_avals: Any, *, dimension_numbers, **params: 
     columns = len(dn.start_index_map) + len(dn.operand_batching_dims)
     batch = indices.shape[:-1]
     read = 0
-    if _order(out.ndim, dn.offset_dims) != list(range(out.ndim)):
+    if merged_order(out.ndim, dn.offset_dims) != list(range(out.ndim)):
         read = out.nbytes
     elif batch:
         # Windows that are not read straight into the block are read a part at a time.
@@ -164,7 +164,7 @@ def gather(x, indices, *, dimension_numbers, slice_sizes, mode, fill_value, indi
     kept = [d for d in range(x.ndim) if d not in left_out]
     batch = indices.shape[:-1]
     window = tuple(slice_sizes[d] for d in kept)
-    order = _order(len(batch) + len(kept), dn.offset_dims)
+    order = merged_order(len(batch) + len(kept), dn.offset_dims)
     straight = order == list(range(len(order)))
     if 0 in batch or 0 in window:
         full = batch + window
@@ -317,7 +317,7 @@ class Scatter:
             mode is not CLIP,
         )
         # The updates as (batch, window).
-        order = _order(u.ndim, dn.update_window_dims)
+        order = merged_order(u.ndim, dn.update_window_dims)
         inverse = [0] * u.ndim
         for i, p in enumerate(order):
             inverse[p] = i

@@ -64,17 +64,24 @@ def _parts(x: Any) -> tuple[Any, Any]:
     return high, x - high
 
 
-def _fma64(a: np.ndarray, b: Any, c: Any) -> np.ndarray:
-    """a * b + c with the errors of the product and of the sum added at the end."""
+def sum_with_errors(a: Any, b: Any, c: Any) -> tuple[Any, Any]:
+    """a * b + c with the errors of the product and of the sum added at the end, and without.
+
+    Of any kind of float64 arrays. Where a part overflows there are no errors to add, and the first
+    is not finite.
+    """
     p = a * b
     (a1, a0), (b1, b0) = _parts(a), _parts(b)
     of_product = ((a1 * b1 - p) + a1 * b0 + a0 * b1) + a0 * b0
     s = p + c
     d = s - p
     of_sum = (p - (s - d)) + (c - d)
-    exact = s + (of_product + of_sum)
-    # Where a part overflows there are no errors to add.
-    return np.where(np.isfinite(exact), exact, s)
+    return s + (of_product + of_sum), s
+
+
+def _fma64(a: np.ndarray, b: Any, c: Any) -> np.ndarray:
+    exact, plain = sum_with_errors(a, b, c)
+    return np.where(np.isfinite(exact), exact, plain)
 
 
 def fma(a, b, c, *, outs: tuple = (None,)) -> tuple:

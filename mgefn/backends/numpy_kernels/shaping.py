@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -54,9 +55,12 @@ def concatenate(*arrays, dimension, outs: tuple = (None,)) -> tuple:
     return (np.concatenate(arrays, axis=dimension, out=outs[0]),)
 
 
-def pad(x, value, *, padding_config, outs: tuple = (None,)) -> tuple:
+def places_of_padding(
+    sizes: Sequence[int], padding_config: Sequence[tuple[int, int, int]]
+) -> tuple[tuple[int, ...], tuple[slice, ...], tuple[slice, ...]]:
+    """The shape of a padded array, what of the operand is kept, and where that lies."""
     shape, source, target = [], [], []
-    for n, (low, high, interior) in zip(x.shape, padding_config, strict=True):
+    for n, (low, high, interior) in zip(sizes, padding_config, strict=True):
         size = low + high + n + max(n - 1, 0) * interior
         step = interior + 1
         # Element i lands at low + i * step; keep those that land inside.
@@ -71,9 +75,14 @@ def pad(x, value, *, padding_config, outs: tuple = (None,)) -> tuple:
             if last > first
             else slice(0, 0)
         )
-    out = outs[0] if outs[0] is not None else np.empty(tuple(shape), x.dtype)
+    return tuple(shape), tuple(source), tuple(target)
+
+
+def pad(x, value, *, padding_config, outs: tuple = (None,)) -> tuple:
+    shape, source, target = places_of_padding(x.shape, padding_config)
+    out = outs[0] if outs[0] is not None else np.empty(shape, x.dtype)
     out[...] = value
-    out[tuple(target)] = x[tuple(source)]
+    out[target] = x[source]
     return (out,)
 
 

@@ -45,6 +45,23 @@ def sinc(x, *, outs: tuple = (None,)) -> tuple:
     return (deliver(np.sinc(x).astype(x.dtype), outs[0]),)
 
 
+def sinc_series(order: int) -> tuple[int, list[float]]:
+    """The least power of a derivative of sin(pi x) / (pi x), and its series from there on by 2.
+
+    That is the sum over k of (-1)**k pi**(2k) x**(2k) / (2k+1)!, differentiated `order` times.
+    """
+    first = (order + 1) // 2
+    coefficients = []
+    for k in range(first, first + 40):
+        coefficient = (-1.0) ** k * np.pi ** (2 * k)
+        for i in range(1, 2 * k + 2):
+            coefficient /= i
+        for i in range(2 * k - order + 1, 2 * k + 1):
+            coefficient *= i
+        coefficients.append(coefficient)
+    return 2 * first - order, coefficients
+
+
 def sinc_derivative(x, *, order, outs: tuple = (None,)) -> tuple:
     """The derivative of a given order of sin(pi x) / (pi x).
 
@@ -59,15 +76,9 @@ def sinc_derivative(x, *, order, outs: tuple = (None,)) -> tuple:
     for n in range(1, order + 1):
         f = (np.pi ** (n - 1) * np.sin(np.pi * wide + n * np.pi / 2) - n * f) / safe
     series = np.zeros_like(wide)
-    # sum over k of (-1)**k pi**(2k) x**(2k) / (2k+1)!, differentiated `order` times
-    first = (order + 1) // 2
-    power = wide ** (2 * first - order)
-    for k in range(first, first + 40):
-        coefficient = (-1.0) ** k * np.pi ** (2 * k)
-        for i in range(1, 2 * k + 2):
-            coefficient /= i
-        for i in range(2 * k - order + 1, 2 * k + 1):
-            coefficient *= i
+    least, coefficients = sinc_series(order)
+    power = wide**least
+    for coefficient in coefficients:
         series = series + coefficient * power
         power = power * wide * wide
     return (deliver(np.where(near, series, f).astype(x.dtype), outs[0]),)

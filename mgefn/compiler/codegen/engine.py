@@ -447,21 +447,28 @@ def _object_code(key: str, text: str, passes: str) -> tuple[bytes, str]:
 _ahead: dict[str, tuple[bytes, str]] = {}  # object code that is not linked yet, by cache key
 
 
+def _side_by_side(job: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+    """The results of a job, on as many threads as `config.num_threads` allows."""
+    workers = min(len(items), thread_count())
+    if workers < 2:
+        return [job(item) for item in items]
+    with ThreadPoolExecutor(workers, thread_name_prefix="mgefn-compile") as executor:
+        return list(executor.map(job, items))
+
+
 def compile_ahead(modules: Sequence[tuple[str, str]]) -> None:
     """Make the object code of modules that are linked one after the other, side by side.
 
     Args:
-        modules: text and passes of each, as compile_module takes them.
+        modules: text and passes of each, as compile_module takes them next.
     """
 
     def make(module: tuple[str, str]) -> None:
         key = cache_key(*module)
-        if key not in _compiled:
-            _ahead[key] = _object_code(key, *module)
+        _ahead[key] = _object_code(key, *module)
 
-    with _gate, ThreadPoolExecutor(len(modules), thread_name_prefix="mgefn-compile") as executor:
-        for job in [executor.submit(make, module) for module in modules]:
-            job.result()
+    with _gate:
+        _side_by_side(make, modules)
 
 
 def compile_modules(
@@ -477,12 +484,7 @@ def compile_modules(
         The addresses of each module, in the order given.
     """
     _checked_passes(passes)
-    workers = min(len(modules), thread_count())
-    if workers < 2:
-        return [compile_module(text, names, passes) for text, names in modules]
-    with ThreadPoolExecutor(workers, thread_name_prefix="mgefn-compile") as executor:
-        jobs = [executor.submit(compile_module, text, names, passes) for text, names in modules]
-        return [job.result() for job in jobs]
+    return _side_by_side(lambda m: compile_module(m[0], m[1], passes), modules)
 
 
 def ir_of(text: str, passes: str = "few") -> str:
