@@ -285,12 +285,30 @@ class Fusion:
             return False
         places = [self.memory(a, row.dense) for a in eqn.inputs]
         step = row.lower(eqn, places)
+        if step is None and not row.dense:
+            step = self._lowered_with_copies(eqn, row, places)
         if step is None:
             return False
         for v in eqn.out_binders:
             self.made[v] = len(self.steps)
         self.steps.append((eqn, step))
         return True
+
+    def _lowered_with_copies(self, eqn: Eqn, row: Lowered, places: list[Place]) -> Any:
+        """The step of a row that can't take its operands as they lie, with as few copied as do."""
+        whole = [contiguous(a.aval.shape, a.aval.dtype.itemsize) for a in eqn.inputs]
+        odd = [i for i, (p, c) in enumerate(zip(places, whole, strict=True)) if p.strides != c]
+        for count in range(1, len(odd) + 1):
+            for copied in itertools.combinations(odd, count):
+                tried = [
+                    Place(Var(eqn.inputs[i].aval), 0, whole[i]) if i in copied else p
+                    for i, p in enumerate(places)
+                ]
+                if row.lower(eqn, tried) is not None:
+                    for i in copied:
+                        places[i] = self.memory(eqn.inputs[i], True)
+                    return row.lower(eqn, places)
+        return None
 
     def memory(self, a: Atom, dense: bool) -> Place:
         """Where an operand lies in memory; it is copied there if need be."""

@@ -351,6 +351,37 @@ def test_contractions(spec: str) -> None:
     same(lambda *xs: mnp.einsum(spec, *xs), *args, tolerance=1e-12)
 
 
+# Sizes for each kernel of products: written out, dot products, tiles, packed tiles, BLAS.
+HEADS = [
+    (2, 3, 4, 5, 6), (2, 3, 5, 2, 40), (2, 3, 20, 30, 40), (2, 3, 560, 570, 500), (1, 3, 4, 5, 6),
+    (2, 1, 4, 20, 30),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("order", ["bhmk", "bmhk", "mbhk", "hbmk", "kmhb", "mhkb"])
+@pytest.mark.parametrize("sizes", HEADS)
+def test_products_of_heads_that_do_not_lie_as_one_axis(sizes: tuple[int, ...], order: str) -> None:
+    """Both operands are transposed within the program, so the batch has two axes at the least."""
+    size = dict(zip("bhmnk", sizes, strict=True))
+    other = order.replace("m", "n")
+    x, y = (drawn(*(size[c] for c in o)) for o in (order, other))
+    spec = f"{order},{other}->bhmn"
+    back = lambda z, o: mnp.transpose(z, [o.index(c) for c in sorted(o)])
+
+    def fun(x: Any, y: Any) -> Any:
+        # einsum reads its operands where they lie; the second time they come transposed.
+        turned = "bhkm,bhkn->bhmn"
+        return mnp.einsum(spec, x, y) - mnp.einsum(turned, back(x, order), back(y, other))
+
+    want = np.einsum(spec, np.asarray(x, np.float64), np.asarray(y, np.float64))
+    got = mgefn.jit(lambda *xs: mnp.einsum(spec, *xs), backend="llvm")(x, y)
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4 * np.abs(want).max())
+    apart = np.asarray(mgefn.jit(fun, backend="llvm")(x, y))
+    assert np.abs(apart).max() <= 1e-4 * np.abs(want).max()
+    found = report(lambda *xs: mnp.einsum(spec, *xs), x, y)
+    assert [s.reason for s in found.steps if s.kind != "native"] == [], found
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_large_products_go_to_blas(dtype: str) -> None:
     """Whichever way the operands lie, in batches and as parts of larger arrays."""

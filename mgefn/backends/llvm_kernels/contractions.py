@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from mgefn.compiler import steps
 from mgefn.compiler.codegen.gemm import Dots, Pack, Tile, Tiny
@@ -40,6 +40,33 @@ def _one_axis(shape: Sequence[int], strides: Sequence[int], axes: Sequence[int])
     return 0 if stride is None else stride
 
 
+class _Laid(NamedTuple):
+    """An operand's shape and strides, and its axes of the batch."""
+
+    shape: Sequence[int]
+    strides: Sequence[int]
+    batch: Sequence[int]
+
+
+def _batch_axes(*operands: _Laid) -> tuple[int, list[int]] | None:
+    """The batch as an outer and an inner axis that lie evenly in all operands.
+
+    The inner one's size, and for each operand the strides of the outer and the inner one; None
+    where two axes do not do.
+    """
+    shape, _, axes = operands[0]
+    for cut in range(max(1, len(axes))):
+        found = [
+            _one_axis(x.shape, x.strides, part)
+            for x in operands
+            for part in (x.batch[:cut], x.batch[cut:])
+        ]
+        strides = [s for s in found if s is not None]
+        if len(strides) == len(found):
+            return math.prod(shape[i] for i in axes[cut:]), strides
+    return None
+
+
 chunk_of = functools.partial(steps.chunk_of, piece=PIECE)
 
 
@@ -54,16 +81,17 @@ def _lower(eqn: Eqn, places: Sequence[Place]) -> NativeStep | None:
     y_free = [i for i in range(len(y.shape)) if i not in y_contract and i not in y_batch]
     (xp, yp) = places
     found = [
-        _one_axis(x.shape, xp.strides, x_batch),
         _one_axis(x.shape, xp.strides, x_free),
         _one_axis(x.shape, xp.strides, x_contract),
-        _one_axis(y.shape, yp.strides, y_batch),
         _one_axis(y.shape, yp.strides, y_contract),
         _one_axis(y.shape, yp.strides, y_free),
     ]
-    if any(s is None for s in found):
+    batches = _batch_axes(_Laid(x.shape, xp.strides, x_batch), _Laid(y.shape, yp.strides, y_batch))
+    if batches is None or any(s is None for s in found):
         return None
-    a_batch, a_m, a_k, b_batch, b_k, b_n = (s for s in found if s is not None)
+    a_m, a_k, b_k, b_n = (s for s in found if s is not None)
+    inner, (*a_batch, b_outer, b_inner) = batches
+    b_batch = [b_outer, b_inner]
     batch = math.prod(x.shape[i] for i in x_batch)
     m = math.prod(x.shape[i] for i in x_free)
     k = math.prod(x.shape[i] for i in x_contract)
@@ -71,16 +99,16 @@ def _lower(eqn: Eqn, places: Sequence[Place]) -> NativeStep | None:
     size = x.dtype.itemsize
     width = vector_bytes() // size
     # The result's rows are contiguous; of a single row or column either order will do.
-    c_batch, c_m, c_n = m * n * size, n * size, size
+    c_batch, c_m, c_n = [inner * m * n * size, m * n * size], n * size, size
     a_root, b_root = (xp.root, xp.offset), (yp.root, yp.offset)
     if max(m, k, n) <= TINY:
         nanoseconds = batch * m * k * 0.5 + 5
         return NativeStep(
             [
                 Call(
-                    Tiny(dtype, m, k, n, b_n == size or n == 1),
+                    Tiny(dtype, m, k, n, b_n == size or n == 1, inner != batch),
                     ((xp.root, xp.offset), (yp.root, yp.offset), (out, 0)),
-                    (a_batch, a_m, a_k, b_batch, b_k, b_n, c_batch),
+                    (inner, *a_batch, a_m, a_k, *b_batch, b_k, b_n, *c_batch),
                     batch,
                     chunk_of(batch, nanoseconds),
                 )
@@ -88,9 +116,10 @@ def _lower(eqn: Eqn, places: Sequence[Place]) -> NativeStep | None:
             roots_of(places), [out], "dot_general", flops=2.0 * batch * m * n * k,
             moved=batch * (m * k + k * n + m * n) * size,
         )  # fmt: skip
-    blas = _by_blas(dtype, batch, m, k, n, (a_batch, a_m, a_k), (b_batch, b_k, b_n), size)
+    blas = _by_blas(dtype, m, k, n, (a_m, a_k), (b_k, b_n), size)
     if blas is not None:
         kernel, numbers = blas
+        numbers = (inner, *numbers, *a_batch, *b_batch, *c_batch)
         slots = ((xp.root, xp.offset), (yp.root, yp.offset), (out, 0))
         return NativeStep(
             [Call(kernel, slots, numbers, batch, 0)], roots_of(places), [out], "dot_general",
@@ -113,7 +142,9 @@ def _lower(eqn: Eqn, places: Sequence[Place]) -> NativeStep | None:
         m_tiles, n_tiles = -(-m // rows), -(-n // columns)
         kernel: Any = Dots(dtype, rows, columns, width)
         count = batch * m_tiles * n_tiles
-        numbers = (n_tiles, m_tiles, m, n, k, a_batch, a_m, b_batch, b_n, c_batch, c_m, c_n)
+        numbers = (
+            inner, n_tiles, m_tiles, m, n, k, *a_batch, a_m, *b_batch, b_n, *c_batch, c_m, c_n,
+        )  # fmt: skip
         calls.append(
             Call(kernel, (a_root, b_root, c_root), numbers, count, chunk_of(count, nanoseconds))
         )
@@ -129,11 +160,12 @@ def _lower(eqn: Eqn, places: Sequence[Place]) -> NativeStep | None:
             calls.append(
                 Call(
                     Pack(dtype, width), (b_root, packed),
-                    (panels, blocks, step, n, k, b_batch, b_k, b_n),
+                    (inner, panels, blocks, step, n, k, *b_batch, b_k, b_n),
                     count, chunk_of(count, batch * n * k * 1.5),
                 )
             )  # fmt: skip
-            b_root, b_batch, b_k = packed, panels * k * b_panel, b_panel
+            b_root, b_k = packed, b_panel
+            b_batch = [inner * panels * k * b_panel, panels * k * b_panel]
             b_panel = k * b_panel
         most = 12 if vector_bytes() == 64 else 6
         rows = most if m >= most else 4 if m > 2 else m
@@ -145,8 +177,8 @@ def _lower(eqn: Eqn, places: Sequence[Place]) -> NativeStep | None:
             blocks = -(-tiles // each)
         count = batch * panels * blocks
         numbers = (
-            panels, blocks, each, m, n, k,
-            a_batch, a_m, a_k, b_batch, b_panel, b_k, c_batch, c_m,
+            inner, panels, blocks, each, m, n, k,
+            *a_batch, a_m, a_k, *b_batch, b_panel, b_k, *c_batch, c_m,
         )  # fmt: skip
         calls.append(
             Call(
@@ -161,15 +193,13 @@ def _lower(eqn: Eqn, places: Sequence[Place]) -> NativeStep | None:
 
 
 def _by_blas(
-    dtype: str, batch: int, m: int, k: int, n: int, a: tuple[int, int, int],
-    b: tuple[int, int, int], size: int,
+    dtype: str, m: int, k: int, n: int, a: tuple[int, int], b: tuple[int, int], size: int
 ) -> tuple[BlasProduct, tuple[int, ...]] | None:  # fmt: skip
-    """The kernel and its numbers for a product that is large enough; strides as in `_lower`."""
+    """The kernel of a product that is large enough, and its first numbers after the inner batch."""
     if 2.0 * m * k * n < LARGE or min(m, k, n) < LEAST or max(m, k, n) >= 2**31:
         return None
-    (a_batch, a_m, a_k), (b_batch, b_k, b_n) = a, b
     lines: list[tuple[bool, int]] = []
-    for strides, shape in (((a_m, a_k), (m, k)), ((b_k, b_n), (k, n))):
+    for strides, shape in ((a, (m, k)), (b, (k, n))):
         rows_lie = strides[1] == size
         line, length = (strides[0], shape[1]) if rows_lie else (strides[1], shape[0])
         contiguous = rows_lie or strides[0] == size
@@ -178,8 +208,7 @@ def _by_blas(
             return None
         lines.append((rows_lie, line // size))
     (a_along, a_line), (b_along, b_line) = lines
-    numbers = (m, n, k, a_line, b_line, a_batch, b_batch, m * n * size)
-    return BlasProduct(dtype, a_along, b_along), numbers
+    return BlasProduct(dtype, a_along, b_along), (m, n, k, a_line, b_line)
 
 
 dot_general = Lowered(_lower, dense=False)

@@ -6,6 +6,9 @@ vectors; panels and rows have strides of their own, so B is read where it lies w
 contiguous, and from a packed copy (`Pack`) when not. `Dots` is for operands that both lie along
 the contracted axis, where one of them has few rows: dot products along it.
 
+A batch has two axes, an outer one and an inner one with strides of their own, as heads and batch of
+attention do not lie as one axis; of a single axis the outer size is 1.
+
 Each element is one sum in one order, whatever thread computes it. Rows beyond the last are the
 last one again, which costs a little work and needs no code of its own; columns beyond the last are
 masked.
@@ -17,7 +20,15 @@ from typing import NamedTuple
 
 from mgefn.compiler.codegen.builder import Builder, Module, vector
 from mgefn.compiler.codegen.loops import fold
-from mgefn.compiler.codegen.parts import Loop, Memory, Numbers, coordinates, finished, pointers
+from mgefn.compiler.codegen.parts import (
+    Loop,
+    Memory,
+    Numbers,
+    coordinates,
+    finished,
+    pointers,
+    walked,
+)
 from mgefn.compiler.codegen.values import LLVM_TYPES, itemsize
 
 
@@ -28,9 +39,9 @@ def _mul(b: Builder, x: str, y: str) -> str:
 class Tile(NamedTuple):
     """C[b, m, n] = sum over k of A[b, m, k] B[b, k, n].
 
-    Pointers: A, B, C. Domain: batch x panels of B x blocks of rows. Descriptor: panels, blocks, row
-    tiles of a block, M, N, K; strides in bytes of A (batch, m, k), of B (batch, panel, k), of C
-    (batch, m).
+    Pointers: A, B, C. Domain: batch x panels of B x blocks of rows. Descriptor: inner batch,
+    panels, blocks, row tiles of a block, M, N, K; strides in bytes of A (outer, inner, m, k), of B
+    (outer, inner, panel, k), of C (outer, inner, m).
     """
 
     dtype: str
@@ -44,8 +55,10 @@ class Tile(NamedTuple):
         t = vector(scalar, w)
         memory = Memory(b, scalar, w, size)
         numbers = Numbers(b)
-        panels, blocks, tiles, m_size, n_size, k_size = numbers.take(6)
-        a_batch, a_m, a_k, b_batch, b_panel, b_k, c_batch, c_m = numbers.take(8)
+        inner, panels, blocks, tiles, m_size, n_size, k_size = numbers.take(7)
+        *a_batch, a_m, a_k = numbers.take(4)
+        *b_batch, b_panel, b_k = numbers.take(4)
+        *c_batch, c_m = numbers.take(3)
         a_base, b_base, c_base = pointers(b, 3)
         last = b.emit(f"sub i64 {m_size}, 1")
         block_rows = _mul(b, tiles, str(self.rows))
@@ -56,17 +69,15 @@ class Tile(NamedTuple):
         row_loop_counter = b.emit("alloca i64")
         k_loop_counter = b.emit("alloca i64")
         with outer as u:
-            batch, panel, block = coordinates(b, u, ["", panels, blocks])
+            *batch, panel, block = coordinates(b, u, ["", inner, panels, blocks])
             first = _mul(b, block, block_rows)
             stop = b.call_intrinsic("smin", "i64", m_size, b.emit(f"add i64 {first}, {block_rows}"))
             column = _mul(b, panel, str(2 * w))
             left = b.emit(f"sub i64 {n_size}, {column}")
             masks = [memory.mask(left), memory.mask(b.emit(f"sub i64 {left}, {w}"))]
-            a_at = b.offset(a_base, _mul(b, batch, a_batch))
-            b_at = b.offset(b_base, _mul(b, batch, b_batch))
-            b_at = b.offset(b_at, _mul(b, panel, b_panel))
-            c_at = b.offset(c_base, _mul(b, batch, c_batch))
-            c_at = b.offset(c_at, _mul(b, column, str(size)))
+            a_at = walked(b, a_base, batch, a_batch)
+            b_at = walked(b, b_base, [*batch, panel], [*b_batch, b_panel])
+            c_at = walked(b, c_base, [*batch, column], [*c_batch, str(size)])
             rows = Loop(b, row_loop_counter, first, stop, str(self.rows))
             with rows as m:
                 starts = []
@@ -103,8 +114,9 @@ class Tile(NamedTuple):
 class Tiny(NamedTuple):
     """C[b, m, n] = sum over k of A[b, m, k] B[b, k, n] for sizes so small that all is written out.
 
-    Pointers: A, B, C. Domain: batch. Descriptor: strides in bytes of A (batch, m, k), of B (batch,
-    k, n), of C (batch); C's rows are contiguous, and so are B's where `rows_lie` says so.
+    Pointers: A, B, C. Domain: batch. Descriptor: inner batch; strides in bytes of A (outer, inner,
+    m, k), of B (outer, inner, k, n), of C (outer, inner); C's rows are contiguous, and so are B's
+    where `rows_lie` says so. Where `nested` is false the outer size is 1.
     """
 
     dtype: str
@@ -112,6 +124,7 @@ class Tiny(NamedTuple):
     k: int
     n: int
     rows_lie: bool
+    nested: bool
 
     def text(self, name: str) -> str:
         module = Module()
@@ -120,15 +133,19 @@ class Tiny(NamedTuple):
         w = max(2, 1 << (self.n - 1).bit_length())
         memory = Memory(b, scalar, w, size)
         t = memory.t
-        a_batch, a_m, a_k, b_batch, b_k, b_n, c_batch = Numbers(b).take(7)
+        inner, *numbers = Numbers(b).take(11)
+        *a_batch, a_m, a_k = numbers[:4]
+        *b_batch, b_k, b_n = numbers[4:8]
+        c_batch = numbers[8:]
         a_base, b_base, c_base = pointers(b, 3)
         lanes = ", ".join(f"i1 {'true' if i < self.n else 'false'}" for i in range(w))
         mask = f"<{lanes}>"
         counter = b.emit("alloca i64")
         with Loop(b, counter, "%begin", "%end") as u:
-            a_at = b.offset(a_base, _mul(b, u, a_batch))
-            b_at = b.offset(b_base, _mul(b, u, b_batch))
-            c_at = b.offset(c_base, _mul(b, u, c_batch))
+            batch = coordinates(b, u, ["", inner]) if self.nested else ["0", u]
+            a_at = walked(b, a_base, batch, a_batch)
+            b_at = walked(b, b_base, batch, b_batch)
+            c_at = walked(b, c_base, batch, c_batch)
             rows = []
             for _ in range(self.k):
                 if self.rows_lie:
@@ -155,8 +172,8 @@ class Tiny(NamedTuple):
 class Pack(NamedTuple):
     """B[b, k, n] in panels of two vectors: [b][panel][k][2 width], columns beyond the last 0.
 
-    Pointers: B, packed. Domain: batch x panels x blocks of k. Descriptor: panels, blocks, k of a
-    block, N, K; strides in bytes of B (batch, k, n).
+    Pointers: B, packed. Domain: batch x panels x blocks of k. Descriptor: inner batch, panels,
+    blocks, k of a block, N, K; strides in bytes of B (outer, inner, k, n).
     """
 
     dtype: str
@@ -169,19 +186,19 @@ class Pack(NamedTuple):
         t = vector(scalar, w)
         memory = Memory(b, scalar, w, size)
         numbers = Numbers(b)
-        panels, blocks, step, n_size, k_size = numbers.take(5)
-        s_batch, s_k, s_n = numbers.take(3)
+        inner, panels, blocks, step, n_size, k_size = numbers.take(6)
+        *s_batch, s_k, s_n = numbers.take(4)
         source, target = pointers(b, 2)
         inner_counter = b.emit("alloca i64")
         with Loop(b, b.emit("alloca i64"), "%begin", "%end") as u:
-            batch, panel, block = coordinates(b, u, ["", panels, blocks])
+            whole, panel, block = coordinates(b, u, ["", panels, blocks])
+            batch = coordinates(b, whole, ["", inner])
             first = _mul(b, block, step)
             stop = b.call_intrinsic("smin", "i64", k_size, b.emit(f"add i64 {first}, {step}"))
             column = _mul(b, panel, str(w))
             mask = memory.mask(b.emit(f"sub i64 {n_size}, {column}"))
-            at = b.offset(source, _mul(b, batch, s_batch))
-            at = b.offset(at, _mul(b, column, s_n))
-            whole = b.emit(f"add i64 {_mul(b, batch, panels)}, {panel}")
+            at = walked(b, source, [*batch, column], [*s_batch, s_n])
+            whole = b.emit(f"add i64 {_mul(b, whole, panels)}, {panel}")
             into = b.offset(target, _mul(b, whole, _mul(b, k_size, str(w * size))))
             loop = Loop(b, inner_counter, first, stop, "1")
             with loop as k:
@@ -194,8 +211,9 @@ class Pack(NamedTuple):
 class Dots(NamedTuple):
     """C[b, m, n] = sum over k of A[b, m, k] B[b, n, k], both contiguous along k.
 
-    Pointers: A, B, C. Domain: batch x tiles of n x tiles of m. Descriptor: tiles of n, tiles of m,
-    M, N, K; strides in bytes of A (batch, m), of B (batch, n), of C (batch, m, n).
+    Pointers: A, B, C. Domain: batch x tiles of n x tiles of m. Descriptor: inner batch, tiles of n,
+    tiles of m, M, N, K; strides in bytes of A (outer, inner, m), of B (outer, inner, n), of C
+    (outer, inner, m, n).
     """
 
     dtype: str
@@ -210,17 +228,19 @@ class Dots(NamedTuple):
         t = vector(scalar, w)
         memory = Memory(b, scalar, w, size)
         numbers = Numbers(b)
-        n_tiles, m_tiles, m_size, n_size, k_size = numbers.take(5)
-        a_batch, a_m, b_batch, b_n, c_batch, c_m, c_n = numbers.take(7)
+        inner, n_tiles, m_tiles, m_size, n_size, k_size = numbers.take(6)
+        *a_batch, a_m = numbers.take(3)
+        *b_batch, b_n = numbers.take(3)
+        *c_batch, c_m, c_n = numbers.take(4)
         a_base, b_base, c_base = pointers(b, 3)
         m_last, n_last = b.emit(f"sub i64 {m_size}, 1"), b.emit(f"sub i64 {n_size}, 1")
         sums = [[b.emit(f"alloca {t}") for _ in range(self.columns)] for _ in range(self.rows)]
         inner_counter = b.emit("alloca i64")
         with Loop(b, b.emit("alloca i64"), "%begin", "%end") as u:
-            batch, n_tile, m_tile = coordinates(b, u, ["", n_tiles, m_tiles])
-            a_at = b.offset(a_base, _mul(b, batch, a_batch))
-            b_at = b.offset(b_base, _mul(b, batch, b_batch))
-            c_at = b.offset(c_base, _mul(b, batch, c_batch))
+            *batch, n_tile, m_tile = coordinates(b, u, ["", inner, n_tiles, m_tiles])
+            a_at = walked(b, a_base, batch, a_batch)
+            b_at = walked(b, b_base, batch, b_batch)
+            c_at = walked(b, c_base, batch, c_batch)
             rows, columns = [], []
             for start, count, tile, last in (
                 (rows, self.rows, m_tile, m_last),

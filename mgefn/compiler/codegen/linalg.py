@@ -410,8 +410,9 @@ class BlasProduct(NamedTuple):
 
     a_along, b_along: are rows of A, and of B, contiguous? Else their columns are.
 
-    Pointers: A, B, C. Domain: batch. Descriptor: m, n, k, elements from one contiguous line of A to
-    the next, of B the same, strides in bytes of A, B and C along the batch.
+    Pointers: A, B, C. Domain: batch. Descriptor: inner batch, m, n, k, elements from one contiguous
+    line of A to the next, of B the same, strides in bytes of A, B and C along the outer and the
+    inner batch.
     """
 
     dtype: str
@@ -426,7 +427,7 @@ class BlasProduct(NamedTuple):
     def text(self, name: str) -> str:
         e = _Matrices(self.dtype, 4, 1)
         b = e.b
-        m, n, k, a_line, b_line, a_batch, b_batch, c_batch = Numbers(b).take(8)
+        batch, m, n, k, a_line, b_line, *strides = Numbers(b).take(12)
         a_base, b_base, c_base = pointers(b, 3)
         gemm = _Routine(b, self.dtype, "gemm")
         # In Fortran's order all matrices are transposed, so the operands change places.
@@ -438,9 +439,10 @@ class BlasProduct(NamedTuple):
         e.store(b.const(e.scalar, 1), one)
         e.store(b.const(e.scalar, 0), zero)
         with e.loop(0, "%begin", "%end") as u:
+            at = coordinates(b, u, ["", batch])
             x, y, z = (
-                _at(b, base, u, stride)
-                for base, stride in ((a_base, a_batch), (b_base, b_batch), (c_base, c_batch))
+                walked(b, base, at, strides[2 * i : 2 * i + 2])
+                for i, base in enumerate((a_base, b_base, c_base))
             )
             gemm.call(
                 b_trans, a_trans, rows, columns, inner, one, y, b_step, x, a_step, zero, z, rows
