@@ -7,7 +7,8 @@ Every workload of benchmarks/workloads runs in a fresh process per library, and 
 turns (A B A B ...). A ratio is mgefn's time over the peer's in the same turn: below 1 mgefn is the
 faster. What is printed is the median of the turns with the least and the largest.
 
-- **call**: the median of many calls after warming up, each until its result exists.
+- **call**: the median of many calls after warming up, each until its result exists. What mgefn
+  compiles in the background after a first call is done by then.
 - **first**: tracing, compiling and running, after one trivial jit has loaded what is lazy. mgefn's
   cache of compiled code on disk is empty for it.
 - **warm**: mgefn's first call in a second process that finds the cache of the first, over its first

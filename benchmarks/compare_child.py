@@ -67,6 +67,7 @@ def measure(request: dict[str, Any]) -> dict[str, Any]:
     if request["first_only"]:
         return out
 
+    library.settle()
     # The method of an array costs less than a function of trees, and is what a user calls.
     wait = getattr(type(result), "block_until_ready", library.wait)
     out["steady_s"] = steady(lambda: wait(fun(*arguments)), request["seconds"])
@@ -78,6 +79,7 @@ def measure(request: dict[str, Any]) -> dict[str, Any]:
     longer = chosen.longer(size)
     if longer is not None and library.name in ("mgefn", "jax"):
         others = library.put(chosen.arguments(longer))
+        library.settle()
         out["new_shape_s"] = seconds(lambda: library.wait(fun(*others)))
     return out
 

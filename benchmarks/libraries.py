@@ -24,6 +24,7 @@ class Library:
     jit: Callable[[Callable[..., Any]], Callable[..., Any]]
     put: Callable[[Any], Any]  # a tree of NumPy arrays as this library's arrays
     wait: Callable[[Any], Any]  # returns when the arrays of a result exist
+    settle: Callable[[], None] = lambda: None  # returns when nothing is compiled any more
 
 
 def installed(name: str) -> bool:
@@ -48,7 +49,8 @@ def _transforming(name: str, device: str) -> Library:
     def put(tree: Any) -> Any:
         return lib.block_until_ready(lib.device_put(tree, here))
 
-    return Library(name, lib, lib.jit, put, lib.block_until_ready)
+    settle = getattr(lib, "compilation_barrier", lambda: None)
+    return Library(name, lib, lib.jit, put, lib.block_until_ready, settle)
 
 
 def _numpy() -> Library:

@@ -80,6 +80,7 @@ if TYPE_CHECKING:
     from mgefn.api.products import hvp as hvp
     from mgefn.api.settings import checking_leaks as checking_leaks
     from mgefn.api.settings import clear_caches as clear_caches
+    from mgefn.api.settings import compilation_barrier as compilation_barrier
     from mgefn.api.settings import debug_infs as debug_infs
     from mgefn.api.settings import debug_nans as debug_nans
     from mgefn.api.settings import default_device as default_device
@@ -157,6 +158,7 @@ _LENT = {
         "debug_infs",
         "debug_nans",
         "default_device",
+        "compilation_barrier",
         "effects_barrier",
         "enable_x64",
         "live_arrays",
@@ -221,7 +223,7 @@ def __getattr__(name: str) -> Any:
     if name in _LENDERS:
         value = globals()[name] = getattr(importlib.import_module(_LENDERS[name]), name)
         return value
-    raise AttributeError(f"module 'mgefn' has no attribute {name!r}")
+    raise errors.MissingNameError("mgefn", name, __dir__())
 
 
 def __dir__() -> list[str]:

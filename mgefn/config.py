@@ -40,6 +40,8 @@ _ACCEPTED: dict[str, tuple[Any, ...]] = {
     "log_compiles": (False, True),
     "jit_backend": ("llvm", "numpy"),
     "num_threads": (None, range(1, 1025)),
+    "tiered_compilation": (False, True),
+    "cuda_graphs": ("auto", "off"),
 }
 # Settings that change what a traced program is, or whether it runs as one; trace_key holds them.
 _TRACED = ("enable_x64", "zero_annihilates", "narrow_inputs", "disable_jit", "jit_backend")
@@ -150,6 +152,18 @@ class Config(threading.local):
     CPUs this process may use, by its affinity and its cgroup's quota. Results do not depend on it.
     The threads are the whole process's: an override in one thread resizes the pool for all until it
     ends. Environment: MGEFN_NUM_THREADS."""
+
+    tiered_compilation: bool = _from_environment(
+        "MGEFN_TIERED_COMPILATION", "tiered_compilation", True
+    )
+    """A kernel with little work to do is first compiled in a hurry, so that a first call is soon
+    done, and once more in the background. Results are the same bits. False: once and for speed,
+    as `jit(f).lower(x).compile()` always does. Environment: MGEFN_TIERED_COMPILATION."""
+
+    cuda_graphs: str = _from_environment("MGEFN_CUDA_GRAPHS", "cuda_graphs", "auto")
+    """Whether programs on a GPU start runs of their kernels as CUDA graphs. "auto": where that
+    saves launches, from the third call on; "off": never. A graph keeps the memory that it was
+    captured with. Environment: MGEFN_CUDA_GRAPHS."""
 
     trace_key: tuple[Any, ...] = ()
     """The values of the settings in TRACED: part of the key of every cache of traced programs.

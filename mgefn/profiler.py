@@ -1,8 +1,9 @@
-"""Where the time goes: operations and annotations as a Chrome trace.
+"""Where the time goes: operations, kernels and annotations as a Chrome trace.
 
 While a trace runs, an interpreter stands outside of all others in the thread that started it and
-times what reaches it: each operation that is evaluated at once, each compiled call as a whole. The
-file opens in any viewer of Chrome traces, such as Perfetto.
+times what reaches it: each operation that is evaluated at once, each compiled call, and inside of
+one on the CPU its steps and their kernels. The file opens in any viewer of Chrome traces, such as
+Perfetto.
 """
 
 from __future__ import annotations
@@ -19,9 +20,13 @@ from pathlib import Path
 from typing import Any
 
 from mgefn.api.inspection import block_until_ready
-from mgefn.core.interpreter import Interpreter, process_in, state
+from mgefn.api.settings import compilation_barrier
+from mgefn.compiler.timeline import timed_program
+from mgefn.core.array import ConcreteArray
+from mgefn.core.interpreter import Interpreter, interpreter_set_to, process_in, state
 from mgefn.core.primitive import Primitive
 from mgefn.errors import ArgumentError, api_boundary
+from mgefn.interpreters.jit import jit_p
 from mgefn.io.files import replacing
 
 
@@ -36,23 +41,38 @@ class _Recorder(Interpreter):
         self.start = time.perf_counter_ns()
 
     def process(self, primitive: Primitive, args: tuple, params: dict[str, Any]) -> tuple:
+        timed = None
+        if (
+            primitive is jit_p
+            and self.outer is None
+            and all(type(a) is ConcreteArray for a in args)
+        ):
+            timed = timed_program(params["jaxpr"])
         begin = time.perf_counter_ns()
-        outs = process_in(self.outer, primitive, args, params)
+        if timed is None:
+            outs = process_in(self.outer, primitive, args, params)
+        else:
+            with interpreter_set_to(None):
+                outs, spans = timed(args)
+            for s in spans:
+                self.add(s.name, s.kind, s.start, s.about, s.start + s.duration)
         name = primitive.name
         if isinstance(params.get("name"), str):
             name = f"{name}({params['name']})"
         self.add(name, "operation", begin, {"in": _shown(args), "out": _shown(outs)})
         return outs
 
-    def add(self, name: str, kind: str, begin: int, args: dict[str, Any]) -> None:
-        now = time.perf_counter_ns()
+    def add(
+        self, name: str, kind: str, begin: int, args: dict[str, Any], end: int | None = None
+    ) -> None:
+        end = time.perf_counter_ns() if end is None else end
         self.events.append(
             {
                 "name": name,
                 "cat": kind,
                 "ph": "X",  # a complete event: it has a beginning and a duration
                 "ts": (begin - self.start) / 1000,  # the format's unit is the microsecond
-                "dur": (now - begin) / 1000,
+                "dur": (end - begin) / 1000,
                 "pid": os.getpid(),
                 "tid": threading.get_native_id(),
                 "args": args,
@@ -358,6 +378,7 @@ def benchmark(
     keywords = kwargs or {}
     for _ in range(n_warmup):
         block_until_ready(func(*args, **keywords))
+    compilation_barrier()
     seconds = []
     for _ in range(n_repeat):
         begin = time.perf_counter()

@@ -20,6 +20,11 @@ settings.load_profile(
 )
 
 
+# Kernels are compiled once, for speed: that code is what runs longest in use and is tested most.
+# tests/compiler/test_tiers.py is about the code that is made in a hurry.
+os.environ.setdefault("MGEFN_TIERED_COMPILATION", "0")
+
+
 @pytest.fixture(autouse=True)
 def _numpy_print_options() -> Iterator[None]:
     """A test that changes how arrays print does not change what the next one prints."""

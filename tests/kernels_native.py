@@ -5,6 +5,8 @@ All have the one signature of kernels: (ptrs, desc, begin, end, worker).
 
 from __future__ import annotations
 
+import numpy as np
+
 from mgefn.compiler.codegen.engine import compile_module
 
 _HEAD = "define void @{name}(ptr %ptrs, ptr %desc, i64 %begin, i64 %end, i64 %worker) nounwind {{\n"
@@ -178,3 +180,12 @@ COUNT_BELOW = _kernel(
 def kernel(text: str, name: str, **extra: int) -> int:
     """Address of a kernel."""
     return compile_module(text, [name], extra=extra)[name]
+
+
+_cells: list[np.ndarray] = []  # for as long as the process, as the code is
+
+
+def cell(text: str, name: str, **extra: int) -> int:
+    """Address of a word that holds the address of a kernel."""
+    _cells.append(np.array([kernel(text, name, **extra)], np.int64))
+    return _cells[-1].ctypes.data

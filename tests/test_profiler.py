@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 
 import mgefn
@@ -11,6 +12,7 @@ import mgefn.numpy as mnp
 from mgefn import lax, profiler
 from mgefn.core.interpreter import state
 from mgefn.errors import ArgumentError
+from tests.checks import run_side_by_side
 
 
 def f(x):
@@ -102,3 +104,79 @@ def test_profile_and_benchmark(tmp_path):
     assert "of 3 calls" in repr(result)
     with pytest.raises(ArgumentError, match="n_repeat must be 1 or more"):
         profiler.benchmark(f, n_repeat=0)
+
+
+# -- inside of compiled calls ---------------------------------------------------------------------
+
+
+def body(carry, x):
+    y = mnp.tanh(carry @ x)
+    return y, mnp.sort(y)[0]
+
+
+def loop(x):
+    carry, ys = lax.scan(body, x[0], x)
+    return carry, ys, mnp.linalg.svd(x[0])[1]
+
+
+@pytest.mark.parametrize("backend", ["llvm", "numpy"])
+def test_steps_and_kernels_of_a_compiled_call(tmp_path, backend):
+    x = np.random.default_rng(0).normal(size=(7, 20, 20)).astype(np.float32)
+    fun = mgefn.jit(loop, backend=backend)
+    want = fun(x)
+    with mgefn.config.override(jit_backend=backend), profiler.Profiler(tmp_path) as p:
+        got = fun(x)
+        again = fun(x)
+    for a, b, c in zip(want, got, again, strict=True):
+        assert np.asarray(a).tobytes() == np.asarray(b).tobytes() == np.asarray(c).tobytes()
+    calls = [e for e in p.events if e["name"] == "jit(loop)"]
+    assert len(calls) == 2
+    for call in calls:
+        inside = [
+            e
+            for e in p.events
+            if e is not call and call["ts"] <= e["ts"] and e["ts"] < call["ts"] + call["dur"]
+        ]
+        steps = [e for e in inside if e["cat"] == "step"]
+        assert any(e["name"].startswith("scan (test_profiler.py:") for e in steps)
+        assert any("svd" in e["name"] and e["args"]["reason"] for e in steps)
+        assert sum(e["dur"] for e in steps) <= call["dur"]
+        for e in inside:
+            assert e["ts"] + e["dur"] <= call["ts"] + call["dur"] + 1e-3
+        kernels = [e for e in inside if e["cat"] == "kernel"]
+        if backend == "llvm":
+            scan = next(e for e in steps if e["name"].startswith("scan"))
+            assert scan["args"]["kind"] == "native" and "loop" in scan["args"]["lines"]
+            assert {"Tile", "tanh"} <= {e["name"] for e in kernels}
+            assert all(e["args"]["runs"] == 7 for e in kernels)
+            assert sum(e["dur"] for e in kernels) <= scan["dur"] + 1e-3
+        else:
+            assert not kernels
+
+
+def test_a_traced_call_that_fails_leaves_the_trace_usable(tmp_path):
+    def fail(x):
+        raise ValueError("from the callback")
+
+    fun = mgefn.jit(lambda x: mgefn.pure_callback(fail, x, x) + 1)
+    with profiler.Profiler(tmp_path) as p:
+        with pytest.raises(Exception, match="from the callback"):
+            fun(np.float32(1))
+        y = mgefn.jit(lambda x: mnp.sin(x) * 2)(np.float32(1))
+    assert state.current is None
+    assert float(y) == pytest.approx(2 * np.sin(1), rel=1e-6)
+    assert any(e["cat"] == "step" for e in p.events)
+
+
+def test_threads_trace_one_program(tmp_path):
+    fun = mgefn.jit(lambda x: mnp.exp(-x) @ x)
+    x = np.linspace(0, 1, 36, dtype=np.float32).reshape(6, 6)
+    want = np.asarray(fun(x)).tobytes()
+
+    def work(i):
+        with profiler.Profiler(tmp_path / str(i)) as p:
+            for _ in range(20):
+                assert np.asarray(fun(x)).tobytes() == want
+        assert sum(e["cat"] == "operation" for e in p.events) == 20
+
+    run_side_by_side(work, 4)

@@ -21,6 +21,7 @@ from mgefn.api.inspection import Device, devices
 from mgefn.api.jit import JitFunction
 from mgefn.config import config
 from mgefn.control import checkpoint, programs
+from mgefn.core import background
 from mgefn.core.array import ConcreteArray, as_array, described
 from mgefn.core.array_methods import Array
 from mgefn.core.avals import ShapedArray
@@ -279,6 +280,22 @@ def effects_barrier() -> None:
 
 
 @api_boundary
+def compilation_barrier() -> None:
+    """Wait until the kernels that were compiled in a hurry are compiled for speed.
+
+    Measurements begin with it: the first calls of a function may run slower code, which gives the
+    same bits; see `mgefn.config.tiered_compilation`. What runs already goes on with what it has.
+
+    Example:
+        >>> f = mgefn.jit(mnp.tanh)
+        >>> y = f(mnp.ones(1000))  # traces, compiles
+        >>> mgefn.compilation_barrier()
+        >>> y = f(mnp.ones(1000))  # what every later call costs
+    """
+    background.wait()
+
+
+@api_boundary
 def typeof(x: Any) -> ShapedArray:
     """The type of an array, tracer or number: its shape, dtype and weak type.
 
@@ -336,6 +353,7 @@ __all__ = [
     "Device",
     "checking_leaks",
     "clear_caches",
+    "compilation_barrier",
     "debug_infs",
     "debug_nans",
     "default_device",

@@ -3,7 +3,8 @@
 `with_native_steps` puts one equation of `native_p` in the place of each fusion group; its parameter
 `step` holds the kernel calls. The plan of a program treats it as any other equation. Kernels are
 compiled once in a process, whatever program asks for them; those of one program are compiled
-side by side.
+side by side. Where little work waits for a kernel it is compiled in a hurry, and once more in the
+background (core/background.py); a call finds its code by way of the kernel's cell.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy as np
 from mgefn.compiler import arena, runtime
 from mgefn.compiler.codegen import engine, nests
 from mgefn.compiler.codegen.movement import Move
-from mgefn.compiler.codegen.values import HALVES, LLVM_TYPES, held
+from mgefn.compiler.codegen.values import ALL, COMPLEX, HALVES, LLVM_TYPES, held, name_of
 from mgefn.compiler.fusion import Fusion, Group, copy_p, rewritten
 from mgefn.compiler.kernel import Kernel
 from mgefn.compiler.lowering import lower
@@ -27,6 +28,7 @@ from mgefn.compiler.runtime import Assembler, Frame
 from mgefn.compiler.steps import (
     Call,
     Copy,
+    Expanded,
     Fixed,
     Inside,
     Lowered,
@@ -40,8 +42,9 @@ from mgefn.compiler.steps import (
     remapped,
 )
 from mgefn.config import config
+from mgefn.core import background
 from mgefn.core.avals import ShapedArray
-from mgefn.core.backends import load_table
+from mgefn.core.backends import load_table, name_of_row
 from mgefn.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Var
 from mgefn.core.primitive import Primitive
 
@@ -50,9 +53,23 @@ native_p = Primitive("native", weak_result=False)
 
 GIL_BYTES = 1 << 18  # of memory moved, from which a segment runs without the GIL
 
-# Addresses by class and kernel, as tuples of different classes may be equal. They stay good for the
-# life of the process.
-_functions: dict[tuple[type, Any], int] = {}
+QUICK = 3e5  # nanoseconds of a step's work, up to which slower code will do for its first calls
+PER_BYTE = PER_FLOP = 0.1  # nanoseconds of a byte that is moved, and of an operation, at a guess
+
+
+class _Cell:
+    """The word of memory that holds the address of a kernel's code, and its own address."""
+
+    __slots__ = ("address", "word")
+
+    def __init__(self, code: int):
+        self.word = np.array([code], np.int64)
+        self.address = self.word.ctypes.data
+
+
+# By class and kernel, as tuples of different classes may be equal. They stay good for the life of
+# the process.
+_cells: dict[tuple[type, Any], _Cell] = {}
 _lock = threading.Lock()
 
 
@@ -82,6 +99,24 @@ def row_of(eqn: Eqn) -> Any:
     if isinstance(row, frozenset):  # a reduction
         return row if held(names[0]) in row else None
     return row if _joins(eqn, row, names) else row.otherwise
+
+
+def cpu_row_of(eqn: Eqn) -> Any:
+    """As `row_of`, with the rows of complex numbers, which only the CPU has."""
+    row = eqn.primitive.kernels.get("llvm complex")
+    if row is None:
+        return row_of(eqn)
+    names, out = [dtype_name(a.aval) for a in eqn.inputs], eqn.out_binders[0].aval
+    made = dtype_name(out)
+    if not any(n in COMPLEX for n in (*names, made)):
+        return row_of(eqn)
+    if row.__class__ is Expanded:
+        return row
+    if isinstance(row, frozenset):  # a reduction
+        return row if names[0] in row else None
+    joins = row.accepts(names) and (made in COMPLEX or made in ALL)
+    joins = joins and all(a.aval.shape in ((), out.shape) for a in eqn.inputs)
+    return row if joins else row.otherwise
 
 
 def _joins(eqn: Eqn, row: Any, names: list[str]) -> bool:
@@ -115,19 +150,19 @@ def why_not(eqn: Eqn) -> str:
         return runtime.why_unavailable() or "LLVM is not available"
     if any(a.aval.size == 0 for a in (*eqn.inputs, *eqn.out_binders)):
         return "it has no elements"
-    if eqn.primitive.kernels.get("llvm") is None:
+    if not eqn.primitive.kernels.keys() & {"llvm", "llvm complex"}:
         return f"{eqn.primitive.name} has no native code"
     return f"{eqn.primitive.name} has none for {', '.join(str(a.aval) for a in eqn.inputs)}"
 
 
 def dtype_name(aval: ShapedArray) -> str:
     """The dtype's name, empty for what is not a dtype of NumPy's kind."""
-    return aval.dtype.name if isinstance(aval.dtype, np.dtype) else ""
+    return name_of(aval.dtype)
 
 
 def with_native_steps(closed: ClosedJaxpr) -> ClosedJaxpr:
     """The program with its fusion groups as single equations."""
-    return with_steps(closed, row_of, as_native, native_p)
+    return with_steps(closed, cpu_row_of, as_native, native_p)
 
 
 def with_steps(
@@ -265,7 +300,7 @@ def _inner_program(closed: ClosedJaxpr) -> Inner | None:
         made.discard(a)  # another output of the same value gets a copy
         outs.append(a)
     jaxpr = Jaxpr(jaxpr.in_binders, eqns, outs, jaxpr.const_binders, jaxpr.name)
-    fusion = Fusion(ClosedJaxpr(jaxpr, plain.consts), row_of)
+    fusion = Fusion(ClosedJaxpr(jaxpr, plain.consts), cpu_row_of)
     steps: list[NativeStep] = []
     for step in fusion.steps:
         if isinstance(step, Eqn):
@@ -355,32 +390,55 @@ def calls_in(code: Sequence[Any]) -> list[Call]:
     return found
 
 
-def compile_kernels(calls: Sequence[Call]) -> dict[str, int]:
-    """Make the functions of these calls' kernels known.
+def kernels_in(code: Sequence[Any]) -> int:
+    """How many kernels some instructions call; the turns of a loop are one call."""
+    return len(dict.fromkeys((named(c.kernel), c.numbers) for c in calls_in(code)))
+
+
+def compile_kernels(steps: Sequence[NativeStep]) -> dict[str, int]:
+    """Make code for the kernels of these steps.
 
     Returns:
         How many kernels there are by where they came from: "memory", "disk" or "compiler".
     """
-    wanted = list(dict.fromkeys(named(c.kernel) for c in calls))
-    missing = [k for k in wanted if k not in _functions]
+    # Each with whether code made in a hurry will do.
+    wanted: dict[tuple[type, Any], bool] = {}
+    for s in steps:
+        little = max(s.flops * PER_FLOP, s.moved * PER_BYTE) <= QUICK and config.tiered_compilation
+        for c in calls_in(s.code):
+            name = named(c.kernel)
+            wanted[name] = little and wanted.get(name, True)
+    missing = [k for k in wanted if k not in _cells]
     origins = {"memory": len(wanted) - len(missing), "disk": 0, "compiler": 0}
     if not missing:
         return origins
     with _lock:
-        missing = [k for k in missing if k not in _functions]
+        missing = [k for k in missing if k not in _cells]
         # A kernel that calls functions from outside has their addresses in `symbols`.
-        alone = [k for k in missing if not hasattr(k[1], "symbols")]
-        texts = [(text_of(k), ["kernel"]) for _, k in alone]
-        for name, found in zip(alone, engine.compile_modules(texts), strict=True):
-            _functions[name] = found["kernel"]
+        modules = [
+            (
+                text_of(k), ["kernel"], "quick" if wanted[kind, k] else "few",
+                getattr(k, "symbols", {}),
+            )
+            for kind, k in missing
+        ]  # fmt: skip
+        better: list[Callable[[], None]] = []
+        made = engine.compile_modules(modules)
+        for name, module, found in zip(missing, modules, made, strict=True):
+            cell = _cells[name] = _Cell(found["kernel"])
             origins[found.origin] += 1
-        for name in missing:
-            if name not in _functions:
-                extra = name[1].symbols
-                found = engine.compile_module(text_of(name[1]), ["kernel"], extra=extra)
-                _functions[name] = found["kernel"]
-                origins[found.origin] += 1
+            if module[2] == "quick" and found.origin != "disk":
+                better.append(functools.partial(_improve, cell, module[0], module[3]))
+        background.later(better)
     return origins
+
+
+def _improve(cell: _Cell, text: str, extra: dict[str, int]) -> None:
+    """Put a kernel's better code in the place of what was made in a hurry; it gives the same bits.
+
+    Calls that run go on with what they have.
+    """
+    cell.word[0] = engine.compile_module(text, ["kernel"], extra=extra)["kernel"]
 
 
 def named(kernel: Any) -> tuple[type, Any]:
@@ -388,14 +446,14 @@ def named(kernel: Any) -> tuple[type, Any]:
     return kernel.__class__, kernel
 
 
-def function_of(kernel: Any) -> int:
-    """The address of a compiled kernel."""
-    return _functions[named(kernel)]
+def cell_of(kernel: Any) -> int:
+    """The address of the word that holds the address of a compiled kernel."""
+    return _cells[named(kernel)].address
 
 
 def compilations() -> int:
     """How many kernels this process has compiled or loaded from the disk's cache."""
-    return len(_functions)
+    return len(_cells)
 
 
 class Segment:
@@ -411,19 +469,30 @@ class Segment:
         fixups: (argument, slot, offset) of pointers that each call brings.
         static: (slot, name of an array that is bound with the slab, offset); without a name the
             offset is one in the slab.
+        times: where calls are timed, nanoseconds and runs of each kernel of each step, in their
+            order, since these were last set to 0.
+        timed_names: what these kernels do.
+        timed_steps: number of a step, and how many kernels it has.
     """
 
-    def __init__(self, steps: Sequence[tuple[int, NativeStep]]):
-        """steps: each with its number."""
-        calls = [c for _, s in steps for c in calls_in(s.code)]
-        self.origins = compile_kernels(calls)
+    times: np.ndarray
+    timed_names: list[str]
+    timed_steps: list[tuple[int, int]]
+
+    def __init__(self, steps: Sequence[tuple[int, NativeStep]], timed: bool = False):
+        """steps: each with its number; `timed`: is each call of a kernel to be timed?"""
+        self.origins = compile_kernels([s for _, s in steps])
         self.slots: list[tuple[Any, int, int]] = []
-        writer = _Writer(self.slots)
+        writer = _Writer(self.slots, _Clock(steps) if timed else None)
         for t, s in steps:
             writer.step = t
             writer.write(s.code)
+        if writer.clock is not None:
+            writer.clock.finish(writer.assembler, self)
         self.code = writer.assembler.finish()
-        self.heavy = sum(s.moved for _, s in steps) > GIL_BYTES or any(c.chunk for c in calls)
+        self.heavy = sum(s.moved for _, s in steps) > GIL_BYTES or any(
+            c.chunk for _, s in steps for c in calls_in(s.code)
+        )
         self.arguments: list[str] = []
         self.fixups: list[tuple[int, int, int]] = []
         self.static: list[tuple[int, str | None, int]] = []
@@ -460,11 +529,62 @@ class _Turn:
         self.slots: list[tuple[int, Moving, int]] = []
 
 
+def label_of(kernel: Any) -> str:
+    """What a kernel does, in a few words; that of a loop nest its operations, each once."""
+    if not isinstance(kernel, Kernel):
+        return kernel.__class__.__name__
+    names = [
+        f"reduce_{n.data}" if n.op == "reduce" else name_of_row(n.data[0])
+        for n in kernel.nodes
+        if n.op in ("apply", "reduce")
+    ]
+    shown = list(dict.fromkeys(names))
+    more = f"+{len(shown) - 6} more" if len(shown) > 6 else ""
+    return "+".join(shown[:6]) + more or "copy"
+
+
+class _Clock:
+    """The records of a timed segment: two words for each kernel of each step."""
+
+    def __init__(self, steps: Sequence[tuple[int, NativeStep]]):
+        self.at: dict[tuple[int, Any], int] = {}
+        self.names: list[str] = []
+        self.steps: list[tuple[int, int]] = []
+        for t, s in steps:
+            before = len(self.names)
+            for c in calls_in(s.code):
+                if (t, named(c.kernel)) not in self.at:
+                    self.at[t, named(c.kernel)] = len(self.names)
+                    self.names.append(label_of(c.kernel))
+            if len(self.names) == before:
+                self.at[t, None] = before
+                self.names.append("copy")
+            self.steps.append((t, len(self.names) - before))
+        self.words = np.zeros((len(self.names) + 1, 2), np.int64)
+        # The first row: the last time, and a word for what nobody asks for.
+        self.first = self.words.ctypes.data
+        self.ignored = np.zeros(2, np.int64)
+
+    def start(self, a: Assembler) -> None:
+        a.time(self.first, self.ignored.ctypes.data)
+
+    def stop(self, a: Assembler, step: int, name: Any) -> None:
+        """Behind a kernel of a step; None: behind a step that has none."""
+        if (step, name) in self.at:
+            a.time(self.first, self.first + 16 * (1 + self.at[step, name]))
+
+    def finish(self, a: Assembler, segment: Segment) -> None:
+        a.keep(self)
+        segment.times = self.words[1:]
+        segment.timed_names, segment.timed_steps = self.names, self.steps
+
+
 class _Writer:
     """Writes instructions as code of the machine; each memory access has a slot of its own."""
 
-    def __init__(self, slots: list[tuple[Any, int, int]]):
+    def __init__(self, slots: list[tuple[Any, int, int]], clock: _Clock | None = None):
         self.slots = slots
+        self.clock = clock
         self.assembler = Assembler()
         self.step = 0
         self.turns: list[_Turn] = []
@@ -486,8 +606,12 @@ class _Writer:
         return n
 
     def write(self, code: Sequence[Any]) -> None:
+        if self.clock is not None:
+            self.clock.start(self.assembler)
         self._reserve(code)
         self._emit(code)
+        if self.clock is not None:
+            self.clock.stop(self.assembler, self.step, None)
 
     def _reserve(self, code: Sequence[Any]) -> None:
         """Slots for instructions, and for those of loops in them."""
@@ -531,9 +655,9 @@ class _Writer:
         for i in code:
             n = self.first_slot[id(i)]
             if i.__class__ is Call:
-                a.call(
-                    function_of(i.kernel), n, a.numbers(i.numbers), i.count, i.chunk, len(i.slots)
-                )
+                a.call(cell_of(i.kernel), n, a.numbers(i.numbers), i.count, i.chunk, len(i.slots))
+                if self.clock is not None:
+                    self.clock.stop(a, self.step, named(i.kernel))
             elif i.__class__ is Copy:
                 a.copy(n, n + 1, i.nbytes)
             elif i.__class__ is Switch:

@@ -13,6 +13,7 @@ import contextlib
 import functools
 import sys
 import threading
+import time
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -215,9 +216,15 @@ def stays_contiguous(eqn: Eqn) -> bool:
 
 
 class Executable:
-    """A compiled jaxpr; `run` takes and gives NumPy arrays."""
+    """A compiled jaxpr; `run` takes and gives NumPy arrays.
 
-    def __init__(self, closed: ClosedJaxpr, donated: tuple[bool, ...] = ()):
+    With `timed`, `ticks` gets the number of each step that Python runs, and -1 - i of segment i,
+    with the time of its end; see timeline.py.
+    """
+
+    def __init__(self, closed: ClosedJaxpr, donated: tuple[bool, ...] = (), timed: bool = False):
+        self.timed = timed
+        self.ticks: list[tuple[int, int]] = []
         self.plain = self.closed = optimized(closed)
         self.backend = config.jit_backend
         if native.enabled():
@@ -413,6 +420,8 @@ class Executable:
         jaxpr = self.closed.jaxpr
         names: dict[Var, str] = {}
         fixed: dict[str, Any] = {"_empty": np.empty, "_asarray": np.asarray}
+        if self.timed:
+            fixed["_tick"] = self._tick
         static: set[Var] = set()  # bound once for each slab
         body: list[str | _FixedStep] = []
         binds: list[tuple[str, Eqn | None, Var, Sequence[str]]] = []  # what a new slab must bind
@@ -446,7 +455,7 @@ class Executable:
             return found
 
         counter = 0
-        self._segments: list[native.Segment] = []
+        self.segments: list[native.Segment] = []
         run_of: list[tuple[int, Eqn]] = []  # native steps that are to be one segment
 
         def flush() -> None:
@@ -512,6 +521,8 @@ class Executable:
                     and self._roots[a].last == t
                 ):
                     body.append(f"del {names[a]}")
+            if self.timed:
+                body.append(f"_tick({t})")
         flush()
         results = []
         self._input_rooted: list[int] = []
@@ -538,7 +549,7 @@ class Executable:
         self, steps: list[tuple[int, Eqn]], names: dict[Var, str], static: set[Var]
     ) -> list[str]:
         """The statements that run native steps in a row."""
-        segment = native.Segment([(t, e.params["step"]) for t, e in steps])
+        segment = native.Segment([(t, e.params["step"]) for t, e in steps], self.timed)
         arguments: dict[str, int] = {}
         lines: list[str] = []
         for slot, (root, offset, t) in enumerate(segment.slots):
@@ -556,9 +567,15 @@ class Executable:
                 n = arguments.setdefault(names[root], len(arguments))
                 segment.fixups.append((n, slot, offset))
         segment.arguments = list(arguments)
-        name = f"n{len(self._segments)}"
-        self._segments.append(segment)
-        return [*lines, f"{name}({', '.join(arguments)})"]
+        name = f"n{len(self.segments)}"
+        self.segments.append(segment)
+        lines.append(f"{name}({', '.join(arguments)})")
+        if self.timed:
+            lines.append(f"_tick({-len(self.segments)})")
+        return lines
+
+    def _tick(self, number: int) -> None:
+        self.ticks.append((number, time.perf_counter_ns()))
 
     def _grouped(
         self,
@@ -651,7 +668,7 @@ class Executable:
             else:
                 kernel = eqn.primitive.kernels["numpy"]
                 (values[name],) = kernel(*(values[i] for i in ins), **eqn.params)
-        for i, segment in enumerate(self._segments):
+        for i, segment in enumerate(self.segments):
             values[f"n{i}"] = segment.bound(values, slab)
         for i, group in enumerate(self._groups):
             values[f"g{i}"] = [step.bound(values) for step in group]
@@ -661,7 +678,7 @@ class Executable:
     def kernel_origins(self) -> dict[str, int]:
         """How many native kernels were in memory, came from the disk, or were compiled for it."""
         origins: dict[str, int] = {}
-        for segment in self._segments:
+        for segment in self.segments:
             for origin, count in segment.origins.items():
                 origins[origin] = origins.get(origin, 0) + count
         return origins
@@ -748,7 +765,7 @@ class Executable:
             p, step = eqn.primitive, native_step(eqn)
             moved = sum(a.aval.nbytes for a in (*eqn.inputs, *eqn.out_binders))
             if step is not None:
-                found = ("native", step.label, len(native.calls_in(step.code)))
+                found = ("native", step.label, native.kernels_in(step.code))
                 steps.append(StepReport(*found, step.flops, step.moved, "", describe(eqn.source)))
                 continue
             if t in self._views:
@@ -761,11 +778,11 @@ class Executable:
                 StepReport(kind, p.name, 0, step_flops(eqn), moved, reason, describe(eqn.source))
             )
         return ProgramReport(
-            self.closed.jaxpr.name, tuple(steps), len(self._segments), self.slab_bytes,
+            self.closed.jaxpr.name, tuple(steps), len(self.segments), self.slab_bytes,
             self.memory.peak_memory_in_bytes,
         )  # fmt: skip
 
-    def _lines_of(self, eqn: Eqn, step: NativeStep) -> list[str]:
+    def lines_of(self, eqn: Eqn, step: NativeStep) -> list[str]:
         """The user's lines that a native step is made of, each once."""
         sources = step.sources or [eqn.source]
         return list(dict.fromkeys(describe(s) for s in sources))
@@ -811,7 +828,7 @@ class Executable:
                 f"  {t}: {', '.join(outs) or '()'} = {what} {operands}  # {describe(eqn.source)}"
             )
             if step is not None:
-                lines += [f"        # {line}" for line in self._lines_of(eqn, step)[1:]]
+                lines += [f"        # {line}" for line in self.lines_of(eqn, step)[1:]]
         return "\n".join(lines)
 
 
@@ -865,8 +882,13 @@ def call_step(eqn: Eqn) -> Callable[[list], Sequence]:
         raise UnsupportedError(f"{p.name}: backend 'numpy' has no kernel: {reason}.")
     evaluate, params = p.evaluate, eqn.params
     weak = [a.aval.weak_type for a in eqn.inputs]
+    backend = config.jit_backend
 
     def call(buffers: list) -> list:
+        if config.jit_backend != backend:
+            # The programs that it holds run where this one does.
+            with config.override(jit_backend=backend):
+                return call(buffers)
         with interpreter_set_to(None):
             outs = evaluate(tuple(map(ConcreteArray, buffers, weak)), params)
         results = []

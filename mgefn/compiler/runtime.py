@@ -14,7 +14,8 @@ except those that fixups set: a program that moves a pointer first sets it.
 | op          | operands                        | meaning                                          |
 |-------------|---------------------------------|--------------------------------------------------|
 | END         |                                 | return to Python                                 |
-| CALL        | fn, slot, desc, count, chunk    | fn over [0, count) with &P[slot]; in chunks of   |
+| CALL        | cell, slot, desc, count, chunk  | the kernel whose address the cell holds, over    |
+|             |                                 | [0, count) with &P[slot]; in chunks of           |
 |             |                                 | the pool where 0 < chunk < count                 |
 | JUMP        | pc                              | go to pc                                         |
 | JUMP_UNLESS | slot, pc                        | go to pc if the byte *P[slot] is 0               |
@@ -28,6 +29,8 @@ except those that fixups set: a program that moves a pointer first sets it.
 | COPY        | dst, src, nbytes                | *P[dst] = *P[src], nbytes of it, may overlap     |
 | STORE_I32   | slot, src                       | *P[slot] = P[src], as an i32                     |
 | STORE_I64   | slot, src                       | *P[slot] = P[src], as an i64                     |
+| TIME        | clock, record                   | add the nanoseconds since *clock, and 1, to the  |
+|             |                                 | two words of the record; *clock is the time now  |
 
 The machine is a builtin function of Python (METH_FASTCALL), whose `self` is the frame's header, an
 array of words laid out as in `Header`. It reads the data pointers of its arguments, NumPy arrays,
@@ -77,6 +80,7 @@ class Op(enum.IntEnum):
     COPY = 11
     STORE_I32 = 12
     STORE_I64 = 13
+    TIME = 14
 
 
 class Header(enum.IntEnum):
@@ -124,8 +128,9 @@ def _handlers() -> dict[Op, str]:
     """The body of each instruction. %at points to its opcode; names are made unique below."""
     return {
         Op.END: "  br label %finish\n",
-        Op.CALL: _operand("fn", 1, "ptr") + _operand("slot", 2) + _operand("desc", 3, "ptr")
+        Op.CALL: _operand("cell", 1, "ptr") + _operand("slot", 2) + _operand("desc", 3, "ptr")
         + _operand("count", 4) + _operand("chunk", 5) + _slot("ptrs", "slot") + """
+  %fn = load atomic ptr, ptr %cell monotonic, align 8
   %split = icmp sgt i64 %chunk, 0
   br i1 %split, label %CALL.cut, label %CALL.whole
 CALL.whole:
@@ -241,6 +246,19 @@ PYCALL.on:
   %data = load ptr, ptr %to
   %value = load i64, ptr %from
   store i64 %value, ptr %data
+""" + _then(3),
+        Op.TIME: _operand("clock", 1, "ptr") + _operand("record", 2, "ptr") + """
+  %time = call i64 @now()
+  %before = load i64, ptr %clock
+  store i64 %time, ptr %clock
+  %passed = sub i64 %time, %before
+  %total = load i64, ptr %record
+  %total.new = add i64 %total, %passed
+  store i64 %total.new, ptr %record
+  %count.at = getelementptr i64, ptr %record, i64 1
+  %count = load i64, ptr %count.at
+  %count.new = add i64 %count, 1
+  store i64 %count.new, ptr %count.at
 """ + _then(3),
     }  # fmt: skip
 
@@ -720,12 +738,12 @@ class Assembler:
         self._keep.append(value)
 
     def call(
-        self, function: int, slot: int, desc: int, count: int, chunk: int = 0, operands: int = 1
+        self, cell: int, slot: int, desc: int, count: int, chunk: int = 0, operands: int = 1
     ) -> None:
         """A kernel over [0, count), in parallel chunks if 0 < chunk < count.
 
         Args:
-            function: address of the kernel.
+            cell: address of the 64-bit word that holds the kernel's address, read at each call.
             slot: the first of its operands' slots.
             desc: address of its numbers, kept alive by the caller or made by `numbers`.
             count: the size of its parallel domain.
@@ -733,7 +751,7 @@ class Assembler:
             operands: how many slots from `slot` on it reads.
         """
         self._used(slot + max(operands, 1) - 1)
-        self._emit(Op.CALL, function, slot, desc, count, chunk)
+        self._emit(Op.CALL, cell, slot, desc, count, chunk)
 
     def jump(self, label: Label) -> None:
         self._emit(Op.JUMP)
@@ -788,6 +806,15 @@ class Assembler:
     def store_i64(self, slot: int, src: int) -> None:
         self._used(slot, src)
         self._emit(Op.STORE_I64, slot, src)
+
+    def time(self, clock: int, record: int) -> None:
+        """Add what has passed since the last time to a record: nanoseconds, and a count.
+
+        Args:
+            clock: address of the word that holds the last time.
+            record: address of two words.
+        """
+        self._emit(Op.TIME, clock, record)
 
     def end(self) -> None:
         self._emit(Op.END)

@@ -19,6 +19,8 @@ NAMES: list[str] = []  # of those whose tables are loaded
 compile_hook: Callable[..., Any] | None = None
 device_hook: Callable[..., Any] | None = None  # the same for programs on a GPU
 
+_of_row: dict[int, str] = {}  # identity of a row, which lives on, -> its (first) primitive's name
+
 # Loads the tables of families that few programs need; mgefn/__init__.py sets it.
 _load_rest: list[Callable[[], Any]] = []
 
@@ -34,8 +36,14 @@ def register(
         NAMES.append(name)
     for primitive, kernel in kernels.items():
         primitive.kernels[name] = kernel
+        _of_row.setdefault(id(kernel), primitive.name)
     for primitive, reason in (unsupported or {}).items():
         primitive.unsupported[name] = reason
+
+
+def name_of_row(kernel: Any) -> str:
+    """The name of the primitive that a row is for; of several the first."""
+    return _of_row.get(id(kernel), kernel.__class__.__name__)
 
 
 def set_rest_of_tables(load: Callable[[], Any]) -> None:

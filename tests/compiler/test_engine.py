@@ -304,7 +304,7 @@ def test_the_place_of_the_cache(monkeypatch, tmp_path):
 
 
 def test_modules_are_compiled_together_in_order(cache):
-    modules = [(adder(100 + i), ["f"]) for i in range(12)]
+    modules = [(adder(100 + i), ["f"], "few", {}) for i in range(12)]
     compiled = engine.compile_modules(modules)
     assert [call(code["f"], 0) for code in compiled] == [100 + i for i in range(12)]
     assert engine.compile_modules([]) == []
@@ -312,7 +312,8 @@ def test_modules_are_compiled_together_in_order(cache):
 
 def test_an_error_in_one_of_several_modules_is_raised(cache):
     with pytest.raises(MgefnError, match="cannot read"):
-        engine.compile_modules([(adder(1), ["f"]), ("nonsense", ["f"]), (adder(2), ["f"])])
+        texts = [adder(1), "nonsense", adder(2)]
+        engine.compile_modules([(text, ["f"], "few", {}) for text in texts])
 
 
 def test_many_threads_compile_at_once(cache):

@@ -17,7 +17,7 @@ from mgefn.compiler import runtime
 from mgefn.compiler.runtime import Assembler, Frame
 from mgefn.config import config
 from tests import kernels_native as kernels
-from tests.kernels_native import kernel
+from tests.kernels_native import cell
 
 GIL = pytest.mark.parametrize("release_gil", [False, True], ids=["with-gil", "without-gil"])
 
@@ -29,7 +29,7 @@ def frame_of(assembler: Assembler, pointers, *args, **kwargs) -> Frame:
 def add_frame(n: int, **kwargs) -> Frame:
     """out = x + y over float32 arrays: the third argument is the output."""
     a = Assembler()
-    a.call(kernel(kernels.ADD, "add"), 0, 0, n, operands=3)
+    a.call(cell(kernels.ADD, "add"), 0, 0, n, operands=3)
     return frame_of(a, [0] * 3, [(0, 0, 0), (1, 1, 0), (2, 2, 0)], 3, **kwargs)
 
 
@@ -58,7 +58,7 @@ def test_arguments_are_read_in_place(release_gil):
 
 def test_fixups_add_an_offset_and_may_repeat_an_argument():
     a = Assembler()
-    a.call(kernel(kernels.ADD, "add"), 1, 0, 3, operands=3)
+    a.call(cell(kernels.ADD, "add"), 1, 0, 3, operands=3)
     frame = frame_of(a, [0] * 4, [(0, 1, 0), (0, 2, 12), (1, 3, 4)], 2)
     x, out = np.arange(6, dtype=np.float32), np.zeros(5, np.float32)
     frame.call(x, out)
@@ -93,7 +93,7 @@ def test_loop_repeats_and_counts_down():
     a = Assembler()
     a.set_int(0, 1000)
     again = a.here()
-    a.call(kernel(kernels.ADD_NUMBER, "add_number"), 1, a.numbers([7]), 1)
+    a.call(cell(kernels.ADD_NUMBER, "add_number"), 1, a.numbers([7]), 1)
     a.loop(0, again)
     frame = frame_of(a, [0, total.ctypes.data])
     for rounds in (1, 2):
@@ -108,7 +108,7 @@ def test_loop_goes_on_only_while_positive(start):
     a = Assembler()
     a.set_int(0, start)
     again = a.here()
-    a.call(kernel(kernels.ADD_NUMBER, "add_number"), 1, a.numbers([1]), 1)
+    a.call(cell(kernels.ADD_NUMBER, "add_number"), 1, a.numbers([1]), 1)
     a.loop(0, again)
     frame_of(a, [0, total.ctypes.data]).call()
     assert total[0] == 1
@@ -121,7 +121,7 @@ def test_nested_loops():
     outer = a.here()
     a.set_int(1, 40)
     inner = a.here()
-    a.call(kernel(kernels.ADD_NUMBER, "add_number"), 2, a.numbers([1]), 1)
+    a.call(cell(kernels.ADD_NUMBER, "add_number"), 2, a.numbers([1]), 1)
     a.loop(1, inner)
     a.loop(0, outer)
     frame_of(a, [0, 0, total.ctypes.data]).call()
@@ -136,7 +136,7 @@ def test_advance_walks_through_arrays():
     a.set_ptr(3, 5, 12)
     a.set_int(0, 4)
     again = a.here()
-    a.call(kernel(kernels.ADD, "add"), 1, 0, 1, operands=3)
+    a.call(cell(kernels.ADD, "add"), 1, 0, 1, operands=3)
     a.advance([(1, 4), (2, 4), (3, -4)])
     a.loop(0, again)
     frame = frame_of(a, [0, 0, 0, 0, x.ctypes.data, out.ctypes.data])
@@ -198,7 +198,7 @@ def test_a_while_loop(release_gil):
     top, end = a.label(), a.label()
     a.place(top)
     a.jump_unless(1, end)
-    a.call(kernel(kernels.COUNT_BELOW, "count_below"), 0, a.numbers([100_000]), 1, operands=2)
+    a.call(cell(kernels.COUNT_BELOW, "count_below"), 0, a.numbers([100_000]), 1, operands=2)
     a.jump(top)
     a.place(end)
     frame_of(a, [counter.ctypes.data, flag.ctypes.data], release_gil=release_gil).call()
@@ -273,7 +273,7 @@ def test_kernels_run_in_chunks(num_threads, release_gil):
         a = Assembler()
         a.set_int(0, 50)
         again = a.here()
-        a.call(kernel(kernels.ADD_NUMBER, "add_number"), 1, a.numbers([2]), n, 5000)
+        a.call(cell(kernels.ADD_NUMBER, "add_number"), 1, a.numbers([2]), n, 5000)
         a.loop(0, again)
         frame_of(a, [0, frame_out.ctypes.data], release_gil=release_gil).call()
         assert set(frame_out) == {100}
@@ -310,7 +310,7 @@ def test_an_exception_ends_the_program(release_gil):
     a = Assembler()
     a.set_int(0, 5)
     again = a.here()
-    a.call(kernel(kernels.ADD_NUMBER, "add_number"), 1, a.numbers([1]), 1)
+    a.call(cell(kernels.ADD_NUMBER, "add_number"), 1, a.numbers([1]), 1)
     a.py_call(0)
     a.loop(0, again)
     frame = frame_of(a, [0, total.ctypes.data], callback=callback, release_gil=release_gil)
@@ -341,25 +341,44 @@ def test_a_frame_runs_once_at_a_time():
             frames[0].call()
 
 
+def test_time_adds_up():
+    a = Assembler()
+    clock, ignored, first, second = numbers(0), numbers(0, 0), numbers(0, 0), numbers(5, 5)
+    counter, flag = np.zeros(1, np.int64), np.zeros(1, np.int64)
+    a.time(clock.ctypes.data, ignored.ctypes.data)
+    again = a.here()
+    a.call(cell(kernels.COUNT_BELOW, "count_below"), 0, a.numbers([100_000]), 1, operands=2)
+    a.time(clock.ctypes.data, first.ctypes.data)
+    a.jump_unless(1, end := a.label())
+    a.jump(again)
+    a.place(end)
+    a.time(clock.ctypes.data, second.ctypes.data)
+    start = time.perf_counter_ns()
+    frame_of(a, [counter.ctypes.data, flag.ctypes.data]).call()
+    assert first[1] == 100_000 and second[1] == 6
+    assert 0 < first[0] <= time.perf_counter_ns() - start
+    assert clock[0] > 0 and ignored[1] == 1
+
+
 # -- threads, signals, forks ----------------------------------------------------------------------
 
 
 def test_threads_run_at_once_without_the_gil():
     """Two programs that wait for each other end only if both run."""
-    cell = numbers(0, 0)
-    code = kernel(kernels.MEET, "meet")
+    met = numbers(0, 0)
+    code = cell(kernels.MEET, "meet")
 
     def program(release_gil):
         a = Assembler()
         a.call(code, 0, a.numbers([1 << 33, 2]), 1)
-        return frame_of(a, [cell.ctypes.data], release_gil=release_gil)
+        return frame_of(a, [met.ctypes.data], release_gil=release_gil)
 
     callers = [threading.Thread(target=program(True).call) for _ in range(2)]
     for caller in callers:
         caller.start()
     for caller in callers:
         caller.join()
-    assert cell.tolist() == [2, 0]
+    assert met.tolist() == [2, 0]
 
 
 def test_many_threads_with_frames_of_their_own():
@@ -538,7 +557,7 @@ def test_what_a_frame_points_to_lives_with_its_function():
     out = numbers(0)
     a = Assembler()
     a.py_call(0)
-    a.call(kernel(kernels.ADD_NUMBER, "add_number"), 0, a.numbers([3]), 1)
+    a.call(cell(kernels.ADD_NUMBER, "add_number"), 0, a.numbers([3]), 1)
     call = frame_of(a, [out.ctypes.data], callback=callback, keep=[out]).call
     del a, callback
     gc.collect()

@@ -17,6 +17,7 @@ piece, and calls out of it go through its own table.
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import ctypes
 import functools
@@ -42,10 +43,14 @@ _PASSES: dict[str, tuple[str, ...]] = {
     # The text comes with its loops and vectors laid out; common subexpressions and dead code are
     # what is left to find. Invariants of a loop are hoisted by the code generator.
     "few": ("sroa", "simplify_cfg", "new_gvn"),
+    # Code that soon exists and computes the same bits, since no set of passes may contract or
+    # reassociate: it takes less than half the time, and its loops one to eight times theirs.
+    "quick": ("sroa",),
     "function": (),
     "full": (),
 }
 _OPT_LEVEL = 1  # of code generation: 2 takes up to half as long again and gives the same loops
+_LEVEL_OF = {"quick": 0}  # where it is another one
 
 # Functions of the C library that text may declare or the code generator may call by itself.
 _C_MATH = (
@@ -125,27 +130,29 @@ def cpu_features() -> str:
     return _host()[2]
 
 
-def _target_machine() -> Any:
+def _target_machine(level: int = _OPT_LEVEL) -> Any:
     triple, cpu, features = _host()
     target = _llvm().Target.from_triple(triple)
     return target.create_target_machine(
-        cpu=cpu, features=features, opt=_OPT_LEVEL, reloc="pic", codemodel="small", jit=True
+        cpu=cpu, features=features, opt=level, reloc="pic", codemodel="small", jit=True
     )
 
 
-_machines: list[Any] = []  # idle target machines; one thread uses one at a time
+# Idle target machines by their level; one thread uses one at a time.
+_machines: collections.defaultdict[int, list[Any]] = collections.defaultdict(list)
 
 
 @contextlib.contextmanager
-def _borrowed_machine() -> Iterator[Any]:
+def _borrowed_machine(passes: str = "few") -> Iterator[Any]:
+    level = _LEVEL_OF.get(passes, _OPT_LEVEL)
     try:
-        machine = _machines.pop()
+        machine = _machines[level].pop()
     except IndexError:
-        machine = _target_machine()
+        machine = _target_machine(level)
     try:
         yield machine
     finally:
-        _machines.append(machine)
+        _machines[level].append(machine)
 
 
 def _unlocked(name: str) -> Callable[..., Any]:
@@ -349,7 +356,7 @@ def _run_passes(llvm: Any, module: Any, passes: str, machine: Any, inline: bool)
 def _emit(text: str, passes: str, as_object: bool) -> bytes:
     from llvmlite.binding import ffi
 
-    with _borrowed_machine() as machine, _optimised(text, passes, machine) as module:
+    with _borrowed_machine(passes) as machine, _optimised(text, passes, machine) as module:
         with ffi.OutputString() as message:
             emit = _unlocked("LLVMPY_TargetMachineEmitToMemory")
             buffer = emit(machine, module, int(as_object), message)
@@ -394,9 +401,11 @@ def compile_module(
     Args:
         text: LLVM IR, without data layout and triple.
         names: the functions whose addresses are wanted.
-        passes: "none"; "few" (simplify control flow, combine, common subexpressions); "function"
-            (LLVM's simplification of single functions, with loop invariants); "full" (all of O2,
-            with LLVM's own vectoriser). Functions marked alwaysinline are inlined by each.
+        passes: "none"; "few" (simplify control flow, combine, common subexpressions); "quick" (the
+            same results by slower code that is soon made; what the disk has from "few" is taken
+            in its place); "function" (LLVM's simplification of single functions, with loop
+            invariants); "full" (all of O2, with LLVM's own vectoriser). Functions marked
+            alwaysinline are inlined by each.
         extra: addresses of further symbols that the text declares. They are no part of the cache
             key, because object code holds their names only.
 
@@ -414,8 +423,7 @@ def _compiled_module(
     text: str, names: Sequence[str], passes: str, extra: dict[str, int]
 ) -> Compiled:
     key = cache_key(text, passes)
-    # Linked against other addresses it is other code in memory, though the same on disk.
-    loaded = key if not extra else f"{key}{sorted(extra.items())}"
+    loaded = _loaded_key(key, extra)
     known = _compiled.get(loaded)
     if known is not None and all(name in known for name in names):
         result = Compiled({name: known[name] for name in names})
@@ -431,17 +439,30 @@ def _compiled_module(
     return result
 
 
+def _loaded_key(key: str, extra: dict[str, int]) -> str:
+    """What linked code is known by: linked against other addresses it is other code in memory."""
+    return key if not extra else f"{key}{sorted(extra.items())}"
+
+
 def _object_code(key: str, text: str, passes: str) -> tuple[bytes, str]:
     """The object code of a text and where it came from."""
     ahead = _ahead.pop(key, None)
     if ahead is not None:
         return ahead
-    code = native_cache.load(key)
-    if code is not None:
-        return code, "disk"
+    code = _stored(key, text, passes)
+    return (_made(key, text, passes), "compiler") if code is None else (code, "disk")
+
+
+def _stored(key: str, text: str, passes: str) -> bytes | None:
+    """The object code of a text that the disk has, better code than what is asked for included."""
+    return native_cache.load(cache_key(text) if passes == "quick" else key)
+
+
+def _made(key: str, text: str, passes: str) -> bytes:
     code = _emit(text, passes, as_object=True)
-    native_cache.store(key, code)
-    return code, "compiler"
+    if passes != "quick":
+        native_cache.store(key, code)
+    return code
 
 
 _ahead: dict[str, tuple[bytes, str]] = {}  # object code that is not linked yet, by cache key
@@ -462,29 +483,41 @@ def compile_ahead(modules: Sequence[tuple[str, str]]) -> None:
     Args:
         modules: text and passes of each, as compile_module takes them next.
     """
-
-    def make(module: tuple[str, str]) -> None:
-        key = cache_key(*module)
-        _ahead[key] = _object_code(key, *module)
-
     with _gate:
-        _side_by_side(make, modules)
+        missing = []
+        for text, passes in modules:
+            key = cache_key(text, passes)
+            # Here, because threads that hold the interpreter's lock by turns take longer for it.
+            code = _stored(key, text, passes)
+            if code is not None:
+                _ahead[key] = code, "disk"
+            else:
+                missing.append((key, text, passes))
+        made = _side_by_side(lambda module: _made(*module), missing)
+        _ahead.update((m[0], (code, "compiler")) for m, code in zip(missing, made, strict=True))
 
 
 def compile_modules(
-    modules: Sequence[tuple[str, Sequence[str]]], passes: str = "few"
+    modules: Sequence[tuple[str, Sequence[str], str, dict[str, int]]],
 ) -> list[Compiled]:
     """Compile several modules, on several threads (as many as `config.num_threads` allows).
 
     Args:
-        modules: text and wanted names of each; see compile_module.
-        passes: as for compile_module.
+        modules: text, wanted names, passes and addresses of further symbols of each; see
+            compile_module.
 
     Returns:
         The addresses of each module, in the order given.
     """
-    _checked_passes(passes)
-    return _side_by_side(lambda m: compile_module(m[0], m[1], passes), modules)
+    for _, _, passes, _ in modules:
+        _checked_passes(passes)
+    unknown = {
+        cache_key(text, passes): (text, passes)
+        for text, _, passes, extra in modules
+        if _loaded_key(cache_key(text, passes), extra) not in _compiled
+    }
+    compile_ahead(list(unknown.values()))
+    return [compile_module(*m) for m in modules]
 
 
 def ir_of(text: str, passes: str = "few") -> str:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import functools
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from mgefn.compiler.codegen.builder import Builder, vector
 
@@ -35,6 +38,11 @@ LLVM_TYPES = {
 }
 
 
+# Complex dtypes and those of their parts. In registers a complex value is a vector of parts, real
+# and imaginary by turns, as in memory: of twice as many elements.
+COMPLEX = {"complex64": "float32", "complex128": "float64"}
+
+
 class Operand(NamedTuple):
     """A value in a register: its name and its dtype's name."""
 
@@ -45,6 +53,11 @@ class Operand(NamedTuple):
 def itemsize(dtype: str) -> int:
     """Bytes of an element in memory."""
     return 1 if dtype == "bool" else int("".join(c for c in dtype if c.isdigit())) // 8
+
+
+def alignment(dtype: str) -> int:
+    """Bytes of which addresses are multiples: of complex numbers those of a part."""
+    return itemsize(COMPLEX.get(dtype, dtype))
 
 
 def held(dtype: str) -> str:
@@ -62,6 +75,8 @@ def rounded(b: Builder, dtype: str, width: int, x: str) -> str:
 
 def ty(dtype: str, width: int) -> str:
     """The LLVM type of `width` elements of a dtype."""
+    if dtype in COMPLEX:
+        return vector(LLVM_TYPES[COMPLEX[dtype]], 2 * width)
     return vector(LLVM_TYPES[dtype], width)
 
 
@@ -77,3 +92,9 @@ def extreme(b: Builder, dtype: str, width: int, x: str, y: str, largest: bool) -
         return b.emit(f"{'or' if largest else 'and'} {t} {x}, {y}")
     sign = "u" if dtype in UNSIGNED else "s"
     return b.call_intrinsic(f"{sign}{'max' if largest else 'min'}", t, x, y)
+
+
+@functools.cache
+def name_of(dtype: Any) -> str:
+    """A dtype's name, empty for what is not a dtype of NumPy's kind."""
+    return dtype.name if isinstance(dtype, np.dtype) else ""
