@@ -10,6 +10,7 @@ from mgefn.compiler.passes.dce import eliminate_dead_code
 from mgefn.compiler.passes.fold import fold_constants
 from mgefn.compiler.passes.inline import inline_calls
 from mgefn.compiler.passes.simplify import simplify
+from mgefn.compiler.passes.split import split_concatenations
 from mgefn.config import config
 from mgefn.core.jaxpr import ClosedJaxpr, check_jaxpr
 
@@ -17,6 +18,7 @@ PASSES: tuple[Callable[[ClosedJaxpr], ClosedJaxpr], ...] = (
     inline_calls,
     eliminate_dead_code,
     fold_constants,
+    split_concatenations,
     simplify,
     eliminate_common_subexpressions,
     drop_barriers,
