@@ -6,7 +6,7 @@ from the built-in or NumPy type that ported programs catch in its place.
 
 Invariants: the filter never raises, never loops on a cyclic chain of causes, and changes nothing
 when the full traceback is asked for. `config` decides that by setting `wants_full_traceback`; this
-module imports nothing else of mgefn.
+module imports nothing of mgefn but `suggestions`.
 """
 
 from __future__ import annotations
@@ -14,15 +14,18 @@ from __future__ import annotations
 import functools
 import os
 import types
-from collections.abc import Callable
-from typing import ParamSpec, TypeVar, cast
+from collections.abc import Callable, Iterable
+from typing import Any, ParamSpec, TypeVar, cast
 
 import numpy as np
+
+from mgefn import suggestions
 
 __all__ = [
     "ArgumentError",
     "AxisError",
     "CheckError",
+    "CheckpointNotFoundError",
     "ConcretizationTypeError",
     "CustomRuleError",
     "DTypeError",
@@ -34,6 +37,7 @@ __all__ = [
     "JaxprError",
     "LeakedTracerError",
     "MgefnError",
+    "MissingNameError",
     "NonConcreteBooleanIndexError",
     "NonFiniteError",
     "OverflowDTypeError",
@@ -92,6 +96,20 @@ class IndexOutOfBoundsError(MgefnError, IndexError):
 
 class ArgumentError(MgefnError, TypeError, ValueError):
     """An argument has the wrong type or value; the message names what is accepted."""
+
+
+class MissingNameError(MgefnError, AttributeError):
+    """A module of mgefn has no such name; the message gives the one that was meant, where it can be
+    told. Use that one.
+
+    Takes a message, or (module, name, names that there are): the message is then written when it
+    is read, because `hasattr` throws most of them away.
+    """
+
+    def __str__(self) -> str:
+        if len(self.args) == 3:
+            return suggestions.missing_name(*self.args)
+        return super().__str__()
 
 
 class StaticArgumentError(ArgumentError):
@@ -168,6 +186,11 @@ class DeviceError(ArgumentError, RuntimeError):
     """A device was asked for that is not there or can't do the work: CuPy or the driver is missing,
     memory is short, arrays of two devices meet, or a transfer guard forbids a copy. The message
     names the device and the repair."""
+
+
+class CheckpointNotFoundError(ArgumentError, FileNotFoundError):
+    """There is no checkpoint to restore: the folder is not there or empty, or holds other steps.
+    Correct the path or the step, or pass a target, which a first start begins with."""
 
 
 class FileFormatError(MgefnError, ValueError):
@@ -270,17 +293,35 @@ def leave_api(exc: BaseException) -> None:
         _filter_chain(exc, keep_one=False)
 
 
+def _refused_call(fn: Callable[..., Any], exc: BaseException) -> ArgumentError | None:
+    """The error in the place of Python's, where a call has a keyword that fn does not know."""
+    traceback = exc.__traceback__
+    # Without a frame below the caller's, fn was not entered.
+    if type(exc) is not TypeError or traceback is None or traceback.tb_next is not None:
+        return None
+    text = suggestions.explained(fn, exc)
+    return ArgumentError(text) if text else None
+
+
 def api_boundary(fn: Callable[P, R]) -> Callable[P, R]:
     """Decorate a public function so that errors leaving it show the user's frames only.
 
     The exception object, its cause and its context stay as they are. A traceback with no user frame
     becomes empty here; the caller's frame joins as the exception passes it.
     """
-    leave = leave_api  # in the closure, as the globals below are those of fn
+    # In the closure, as the globals below are those of fn.
+    leave, refused = leave_api, _refused_call
 
     def boundary(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return fn(*args, **kwargs)
+        except BaseException as exc:
+            told = refused(fn, exc)
+            if told is None:
+                leave(exc)
+                raise
+        try:
+            raise told
         except BaseException as exc:
             leave(exc)
             raise
@@ -292,3 +333,24 @@ def api_boundary(fn: Callable[P, R]) -> Callable[P, R]:
         code, cells = boundary.__code__, boundary.__closure__
         made = cast("Callable[P, R]", types.FunctionType(code, names, code.co_name, None, cells))
     return functools.wraps(fn)(made)
+
+
+def explain_constructors(namespace: dict[str, Any], names: Iterable[str]) -> None:
+    """Have the constructors among these names of a module tell which keyword was meant.
+
+    Each class gets an `__init__` of its own behind `api_boundary`, under its own name: a dataclass
+    has one that no decorator can stand on, and its subclasses have that of their base.
+    """
+    for cls in [namespace[name] for name in names]:
+        plain = getattr(cls, "__init__", None) if isinstance(cls, type) else None
+        plain = getattr(plain, "__wrapped__", plain)
+        if not isinstance(plain, types.FunctionType):
+            continue
+        named = types.FunctionType(
+            plain.__code__, plain.__globals__, "__init__", plain.__defaults__, plain.__closure__
+        )
+        functools.update_wrapper(named, plain)
+        del named.__wrapped__  # type: ignore[attr-defined]  # it is no wrapper but a copy
+        named.__kwdefaults__ = plain.__kwdefaults__
+        named.__qualname__ = f"{cls.__qualname__}.__init__"
+        cls.__init__ = api_boundary(named)

@@ -31,7 +31,7 @@ import enum
 import math
 import operator as _operator
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from mgefn import dtypes, tree
 from mgefn import lax_linalg as linalg
@@ -47,7 +47,7 @@ from mgefn.control.scan import associative_scan, map, scan
 from mgefn.core.array import as_array, is_arraylike
 from mgefn.core.array_methods import Array, ArrayLike
 from mgefn.core.tracer import Tracer
-from mgefn.errors import AxisError, ShapeError, api_boundary
+from mgefn.errors import AxisError, MissingNameError, ShapeError, api_boundary
 from mgefn.numpy import creation as _creation
 from mgefn.numpy.assembling import broadcast_shapes
 from mgefn.numpy.assembling import concatenate as _concatenate
@@ -755,3 +755,9 @@ def approx_min_k(
     """The k smallest elements along a dimension and their positions, found exactly."""
     values, index = top_k(neg(operand), k, axis=reduction_dimension)
     return neg(values), index
+
+
+if not TYPE_CHECKING:  # type checkers take a module with __getattr__ to have every name
+
+    def __getattr__(name: str) -> Any:
+        raise MissingNameError(__name__, name, __all__)

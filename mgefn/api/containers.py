@@ -15,6 +15,7 @@ import numpy as np
 
 from mgefn import tree
 from mgefn.core.array import ConcreteArray
+from mgefn.tree.exact import exact
 from mgefn.tree.registry import REGISTERED
 
 # Longer trees take the general way: each line of code takes microseconds to compile.
@@ -29,6 +30,7 @@ class _Code:
         self.lines: list[str] = []
         self.constants: dict[str, Any] = {
             "ConcreteArray": ConcreteArray,
+            "exact": exact,
             "ndarray": np.ndarray,
             "new": object.__new__,
         }
@@ -39,6 +41,10 @@ class _Code:
         """The name of an object; texts and numbers are written out."""
         if x.__class__ in (str, int, bool):
             return repr(x)
+        return self.object(x)
+
+    def object(self, x: Any) -> str:
+        """The name of an object, to be compared with `is`."""
         name = self._known.get(id(x))
         if name is None:
             name = self._known[id(x)] = self.fresh("c")
@@ -85,6 +91,10 @@ def reader(args: tuple, order: list[int] | None) -> Callable[[tuple], Any] | Non
     leaves: list[tuple[str, str]] = []
     differs = "return None"
 
+    def same(name: str, x: Any) -> str:
+        # Mostly the very object; an equal one of another type is a difference: 1 is not 1.0.
+        return f"{name} is not {code.object(x)} and exact({name}) != {code.object(exact(x))}"
+
     def visit(name: str, x: Any) -> None:
         cls = x.__class__
         if x is None:
@@ -114,14 +124,14 @@ def reader(args: tuple, order: list[int] | None) -> Callable[[tuple], Any] | Non
             elif (node := REGISTERED[cls]).field_names is not None:
                 given, meta = node.flatten(x)
                 for field, m in zip(node.static_names, meta, strict=True):
-                    code.lines.append(f"if {name}.{field} != {code.constant(m)}: {differs}")
+                    code.lines.append(f"if {same(f'{name}.{field}', m)}: {differs}")
                 fields = [f"{name}.{field}" for field in node.field_names]
                 each([code.fresh("v") for _ in fields], list(zip(fields, given, strict=True)))
             else:
                 children, metadata = code.fresh("v"), code.fresh("m")
                 given, meta = node.flatten(x)
                 code.lines.append(f"{children}, {metadata} = {code.constant(node.flatten)}({name})")
-                code.lines.append(f"if {metadata} != {code.constant(meta)}: {differs}")
+                code.lines.append(f"if {same(metadata, meta)}: {differs}")
                 unpack(children, tuple(given))
 
     def unpack(name: str, children: Iterable[Any]) -> None:

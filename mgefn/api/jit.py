@@ -24,6 +24,7 @@ from mgefn.api.derivatives import abstract
 from mgefn.api.flat import FlatFunction, checked_function, leaves_as_arrays
 from mgefn.api.placement import with_checked_shardings
 from mgefn.config import config
+from mgefn.core import background
 from mgefn.core.array import ConcreteArray, DonatedBuffer, as_array, is_arraylike, scalar
 from mgefn.core.array_methods import Array
 from mgefn.core.avals import ShapedArray
@@ -38,6 +39,7 @@ from mgefn.errors import ArgumentError, StaticArgumentError, TreeError, api_boun
 from mgefn.interpreters.jit import jit_p
 from mgefn.interpreters.on_device import device_of, evaluate_on
 from mgefn.interpreters.staging import trace
+from mgefn.tree.exact import exact, shown
 from mgefn.tree.registry import REGISTERED
 
 _ON_DEVICE = ("cupy", "gpu", "cuda")  # names of the backend that runs on GPUs
@@ -156,7 +158,7 @@ def _children(a: Any, cls: type, key: list[Any]) -> Any:
     if node is not None:
         children, metadata = node.flatten(a)
         children = tuple(children)
-        key.append(metadata)
+        key.append(exact(metadata))
         key.append(len(children))
         return children
     if not is_namedtuple(cls):
@@ -286,8 +288,16 @@ class JitFunction:
             # Beside arrays of 64 bits a Python number keeps its own; it is weak all the same.
             leaves = [_wide_number(x) for x in leaves]
             leaf_keys = [self._leaf_key(x) for x in leaves]
-        key = (tuple(leaf_keys), in_tree.spec, static_key, (config.trace_key, bound_axes()))
-        entry = self._cache.get(key)
+        # optree compares metadata by ==, for which 1 is 1.0.
+        structure = in_tree.spec, in_tree.exact_metadata()
+        key = (tuple(leaf_keys), structure, static_key, (config.trace_key, bound_axes()))
+        try:
+            entry = self._cache.get(key)
+        except TypeError as e:  # static arguments were looked at before
+            raise StaticArgumentError(
+                f"{self._about}: static fields of the arguments must be hashable, got {e}. Use "
+                "tuples in the place of lists, or make the field a child."
+            ) from None
         captured: list[Tracer] = []
         if entry is None:
             avals = [_traced_aval(x, self._about) for x in leaves]
@@ -301,8 +311,6 @@ class JitFunction:
             if config.log_compiles:
                 print(f"{self.explain_miss()} Took {taken * 1e3:.1f} ms.", file=sys.stderr)
             if not captured:
-                # A mutable static that is equal to an older one must not find its program.
-                hash(in_tree)
                 if len(self._cache) >= _CACHE_BOUND:
                     self._cache.pop(next(iter(self._cache)))
                 self._cache[key] = entry
@@ -553,8 +561,12 @@ class JitFunction:
         if old is None:
             return f"{self._about}: first call, traced for {_show_leaves(key[0])}.{made}"
         reasons = []
-        if key[1] != old[1]:
+        if key[1][0] != old[1][0]:
             reasons.append("the structure of the arguments differs")
+        elif key[1] != old[1]:
+            pairs = zip(key[1][1], old[1][1], strict=True)
+            new_data, old_data = next((a, b) for a, b in pairs if a != b)
+            reasons.append(f"static fields are {shown(new_data)}, were {shown(old_data)}")
         elif len(key[0]) == len(old[0]):
             for i, (new_leaf, old_leaf) in enumerate(zip(key[0], old[0], strict=True)):
                 if new_leaf != old_leaf:
@@ -565,10 +577,10 @@ class JitFunction:
             new_statics = dict(key[2][0]) if key[2] else {}
             old_statics = dict(old[2][0]) if old[2] else {}
             for k in sorted({*new_statics, *old_statics}, key=str):
-                if new_statics.get(k) != old_statics.get(k):
+                if new_statics.get(k, _ABSENT) != old_statics.get(k, _ABSENT):
                     reasons.append(
-                        f"static argument {k!r} is {_show_static(new_statics.get(k))}, was "
-                        f"{_show_static(old_statics.get(k))}"
+                        f"static argument {k!r} is {_show_static(new_statics, k)}, was "
+                        f"{_show_static(old_statics, k)}"
                     )
         if key[3] != old[3]:
             reasons.append("a setting of mgefn.config or a named axis that changes traces differs")
@@ -699,25 +711,26 @@ def _buffer(x: Any, about: str) -> tuple[np.ndarray, bool]:
 
 def _static_key(v: Any, about: str, name: Any) -> Any:
     """Equal values of different types, such as 1, 1.0 and True, must not share a program."""
+    _refuse_arrays(v, about, name)
+    return exact(v)
+
+
+def _refuse_arrays(v: Any, about: str, name: Any) -> None:
     if isinstance(v, tuple):
-        return (type(v), tuple(_static_key(x, about, name) for x in v))
-    if isinstance(v, Array):
+        for x in v:
+            _refuse_arrays(x, about, name)
+    elif isinstance(v, Array):
         raise StaticArgumentError(
             f"{about}: static argument {name!r} must be hashable, got the array {v.aval}. Make it "
             "an argument that is traced, or close over it."
         )
-    if v.__class__ is float and v == 0:
-        return (float, repr(v))  # -0.0 is equal to 0.0 and means something else
-    return (type(v), v)
 
 
-def _show_static(key: Any) -> str:
-    if key is None:
-        return "not given"
-    kind, value = key
-    if kind is tuple:
-        return "(" + ", ".join(_show_static(v) for v in value) + ")"
-    return repr(value)
+_ABSENT = object()
+
+
+def _show_static(statics: dict[Any, Any], name: Any) -> str:
+    return shown(statics[name]) if name in statics else "not given"
 
 
 def _show_leaf(key: Any) -> str:
@@ -877,7 +890,10 @@ class Lowered(_Stage):
         return self._entry.compiled().cost_analysis()
 
     def compile(self) -> Compiled:
-        """The program, ready to run."""
+        """The program, ready to run: its kernels are compiled for speed."""
+        with config.override(tiered_compilation=False):
+            self._entry.compiled()
+        background.wait()
         return Compiled(self._about, self._entry, self.in_tree)
 
 
@@ -921,12 +937,13 @@ class Compiled(_Stage):
         """The compiled program, one step a line.
 
         Args:
-            dialect: None; or "llvm" or "asm" for the code of its native kernels.
+            dialect: None; or "llvm" or "asm" for the code of its native kernels, "ptx" on a GPU.
         """
-        if dialect not in (None, "llvm", "asm"):
+        known = (None, "llvm", "asm", "ptx") if self._entry.on_device else (None, "llvm", "asm")
+        if dialect not in known:
             raise ArgumentError(
-                f"as_text: dialect must be None, 'llvm' or 'asm', got {dialect!r}. Pass one of "
-                "them."
+                f"as_text: dialect must be {', '.join(map(repr, known[:-1]))} or {known[-1]!r}, "
+                f"got {dialect!r}. Pass one of them."
             )
         return self._entry.compiled().as_text(dialect)
 

@@ -41,6 +41,7 @@ from mgefn.interpreters.linearize import (
 )
 from mgefn.interpreters.staging import trace, trace_closed
 from mgefn.interpreters.transposition import transpose_jaxpr
+from mgefn.tree.exact import exact
 
 Policy = Callable[..., bool]
 
@@ -452,15 +453,18 @@ def checkpoint(
                 "arguments. Pass the argument by position."
             )
         dynamic = tuple(a for i, a in enumerate(args) if i not in places)
-        static_args = tuple((i, type(args[i]), args[i]) for i in sorted(places))
+        static_args = tuple((i, exact(args[i])) for i in sorted(places))
         leaves, in_tree = tree.flatten((dynamic, kwargs))
         operands = [as_array(x, about) for x in leaves]
         avals = [x.aval for x in operands]
-        key = (in_tree, tuple(avals), static_args, config.trace_key, bound_axes())
+        exactly = in_tree.exact_metadata()
+        key = (in_tree, exactly, tuple(avals), static_args, config.trace_key, bound_axes())
         try:
             found = cache.get(key)
         except TypeError:
-            bad = [i for i, _, a in static_args if not _hashable(a)]
+            bad = [i for i in sorted(places) if not _hashable(args[i])]
+            if not bad:
+                raise  # metadata of a registered class
             raise StaticArgumentError(
                 f"{about}: static arguments must be hashable, got {type(args[bad[0]]).__name__} "
                 f"at position {bad[0]}. Pass a tuple, or make it an ordinary argument."

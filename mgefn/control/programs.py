@@ -243,7 +243,8 @@ def stage(
 
     What a function gives is kept, as long as nothing that it closes over changes.
     """
-    key = (in_tree, tuple(avals), config.trace_key, about, bound_axes())
+    exactly = in_tree.exact_metadata()
+    key = (in_tree, exactly, tuple(avals), config.trace_key, about, bound_axes())
     entries, looked = _entries_of(fun)
     if entries is not None:
         for entry in entries:

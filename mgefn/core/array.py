@@ -69,6 +69,27 @@ class HeldArray(Array):
     __slots__ = ()
 
     _data: Any
+
+    def copy(self, order: str = "C") -> Array:
+        """An array of its own: when one of them is donated, the other stays.
+
+        They share memory, which nothing writes into while both are there.
+        """
+        if type(self._data) is DonatedBuffer:
+            self._data._raise()
+        made = object.__new__(type(self))
+        for name in type(self).__slots__:
+            if name != "__weakref__" and hasattr(self, name):
+                setattr(made, name, getattr(self, name))
+        return made
+
+    def __copy__(self) -> Array:
+        return self.copy()
+
+    def __deepcopy__(self, memo: dict) -> Array:
+        return self.copy()
+
+    _data: Any
     _weak: bool
 
     @property

@@ -5,6 +5,8 @@ dataset -> sampler (which samples, by a key) -> transform (by a key) -> collate 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from mgefn.data import datasets, transforms
 from mgefn.data.collating import Collator, collate
 from mgefn.data.loader import (
@@ -39,6 +41,7 @@ from mgefn.data.sources import (
 )
 from mgefn.data.transforms import Compose, PseudoTransform, Transform
 from mgefn.data.workers import WorkerInfo, get_worker_info
+from mgefn.errors import MissingNameError, explain_constructors
 
 __all__ = [
     "ArrayDataset",
@@ -81,3 +84,11 @@ __all__ = [
     "transforms",
     "zip",
 ]
+
+explain_constructors(globals(), __all__)
+
+
+if not TYPE_CHECKING:  # type checkers take a module with __getattr__ to have every name
+
+    def __getattr__(name: str) -> Any:
+        raise MissingNameError(__name__, name, __all__)

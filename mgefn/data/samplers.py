@@ -48,7 +48,9 @@ class MapSampler(Sampler):
             drop_last those at the end are left out.
         rank: which of them this is.
         seed: an integer that the key is made of, where the order is drawn.
-        key: a random key in its place; key(0) without both.
+        key: a random key in its place. The order of an epoch is a function of the key and the
+            epoch's number, so that a run can be repeated and resumed. Without seed and key it is
+            key(0): each run of a program has the same orders; give another seed for others.
 
     Raises:
         ArgumentError: a size is no positive integer, or rank is not in [0, world_size).
@@ -144,11 +146,15 @@ class SequentialSampler(MapSampler):
 
 
 class RandomSampler(MapSampler):
-    """The numbers of a dataset, each once, in an order drawn for each epoch.
+    """The numbers of a dataset, each once, in an order drawn for each epoch: a shuffle.
 
     Args:
+        dataset, batch_size, drop_last, world_size, rank: as for MapSampler.
         indices: numbers to draw from instead of all.
-        Others: as MapSampler.
+        seed: an integer: random.key(seed) draws the orders.
+        key: a random key in its place, not both. Without either it is key(0), and each run of a
+            program has the same orders. Epochs have different ones; `iter(sampler)` is the first
+            epoch each time, `iter(DataLoader(dataset, sampler))` the next one each time.
 
     Example:
         >>> sampler = mgefn.data.RandomSampler(range(6), batch_size=3, key=mgefn.random.key(1))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
+from mgefn.errors import MissingNameError, explain_constructors
 from mgefn.io.checkpoints import (
     CheckpointManager,
     available_steps,
@@ -49,3 +52,11 @@ __all__ = [
     "tree_deserialise_leaves",
     "tree_serialise_leaves",
 ]
+
+explain_constructors(globals(), __all__)
+
+
+if not TYPE_CHECKING:  # type checkers take a module with __getattr__ to have every name
+
+    def __getattr__(name: str) -> Any:
+        raise MissingNameError(__name__, name, __all__)

@@ -16,7 +16,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Literal
 
-from mgefn.errors import ArgumentError, FileFormatError, api_boundary
+from mgefn.errors import ArgumentError, CheckpointNotFoundError, FileFormatError, api_boundary
 from mgefn.io.files import PathLike, opened, pieces, write
 from mgefn.io.trees import into_target
 
@@ -117,11 +117,26 @@ def restore_checkpoint(
         prefix: as it was saved.
 
     Returns:
-        The tree; `target` as it is where step is None and there is no checkpoint.
+        The tree. Where the folder has no checkpoint, or is not there, and step is None: `target` as
+        it is, so that a first start and a later one are the same call, here as in flax.
 
     Raises:
-        ArgumentError: there is none of that step. FileFormatError: it is damaged, or no checkpoint
-        is whole. TreeError: its names differ from those of target.
+        CheckpointNotFoundError: there is none of that step; or no checkpoint at all, and target is
+            None, so that there is nothing to go on with. `latest_checkpoint` tells without an
+            error.
+        FileFormatError: it is damaged, or no checkpoint is whole.
+        TreeError: its names differ from those of target.
+
+    Example:
+        >>> import tempfile
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> start = {"w": mnp.zeros(2)}
+        >>> mgefn.io.restore_checkpoint(folder.name, start) is start  # the first start
+        True
+        >>> _ = mgefn.io.save_checkpoint(folder.name, {"w": mnp.ones(2)}, step=1)
+        >>> mgefn.io.restore_checkpoint(folder.name, start)
+        {'w': Array([1., 1.], dtype=float32)}
+        >>> folder.cleanup()
     """
     folder = Path(ckpt_dir)
     if folder.is_file():
@@ -130,13 +145,26 @@ def restore_checkpoint(
     if step is not None:
         step = _step("restore_checkpoint", step)
         if step not in steps:
-            raise ArgumentError(
-                f"restore_checkpoint: {folder} must hold step {step}, got {steps}. Name one of "
-                "these, or None for the latest."
+            raise CheckpointNotFoundError(
+                f"restore_checkpoint: {folder} must hold step {step}, got {_held(folder, steps)}. "
+                + ("Name one of these, or None for the latest." if steps else "Is the path right?")
             )
         return _read(_file(folder, prefix, step), target)[0]
     found = _latest_whole([_file(folder, prefix, s) for s in steps], target)
+    if found is None and target is None:
+        raise CheckpointNotFoundError(
+            f"restore_checkpoint: {folder} must hold a checkpoint {prefix}<step>{SUFFIX}, got "
+            f"{_held(folder, steps)}. Correct the path, or pass a target to begin with."
+        )
     return target if found is None else found[0]
+
+
+def _held(folder: Path, steps: list[int]) -> str:
+    if steps:
+        return f"steps {steps}"
+    if folder.is_dir():
+        return "none there"
+    return "no such folder"
 
 
 def _read(path: Path, target: Any) -> tuple[Any, Any]:
@@ -341,7 +369,8 @@ class CheckpointManager:
                 where step is None and nothing was saved.
 
         Raises:
-            ArgumentError, FileFormatError, TreeError: as restore_checkpoint.
+            CheckpointNotFoundError, FileFormatError, TreeError: as restore_checkpoint. That nothing
+                was saved `latest_step` tells without an error.
         """
         self.wait_until_finished()
         return restore_checkpoint(self.directory, target, step, self._prefix)

@@ -40,10 +40,47 @@ OUT_IN = initializers.lecun_normal(in_axis=1, out_axis=0)
 EMBED = initializers.variance_scaling(1.0, "fan_in", "normal", out_axis=0)
 
 
-def known(name: str, what: str, given: int | None, found: int) -> int:
-    """A size that is given, or that of the input."""
-    if given is not None and operator.index(given) != found:
-        raise ShapeError(f"{name}: {what} is {given}, got an input with {found}.")
+def known(
+    run: Run,
+    name: str,
+    what: str,
+    given: int | None,
+    x: Any,
+    axis: int = -1,
+    held: tuple[str, ...] = (),
+    held_axis: int = 0,
+    times: int = 1,
+) -> int:
+    """The size of an input, which must be the one that is given, or that parameters were made for.
+
+    Args:
+        run: of the layer.
+        name: its class.
+        what: the field that says the size.
+        given: its value.
+        x: the input.
+        axis: the dimension of the input.
+        held, held_axis: where to find the size without given: the path to a parameter or a piece
+            of state, and its dimension.
+        times: the size is that many times the parameter's.
+    """
+    shape = mnp.shape(x)
+    if not -len(shape) <= axis < len(shape):
+        raise ShapeError(
+            f"{run.label(name)}: needs an input with a dimension {axis} for {what}, got "
+            f"{mnp.asarray(x).aval}. Add dimensions."
+        )
+    found, want, repair = shape[axis], None, ""
+    if given is not None:
+        want, repair = operator.index(given), f"make the layer with {what}={found}"
+    elif held and (size := run.held_size(*held, axis=held_axis)) is not None:
+        want, repair = size * times, "call init with an input like this one"
+    if want is not None and want != found:
+        by = "" if given is not None else " in the parameters"
+        raise ShapeError(
+            f"{run.label(name)}: {what} is {want}{by}, got an input {mnp.asarray(x).aval} with "
+            f"{found} in dimension {axis}. Pass inputs with {want} there, or {repair}."
+        )
     return found
 
 
@@ -69,10 +106,7 @@ class Linear(Module):
 
     def forward(self, run: Run, x: Any) -> Any:
         """(..., in) to (..., out)."""
-        shape = mnp.shape(x)
-        if not shape:
-            raise ShapeError("Linear: needs an input (..., in), got one of rank 0.")
-        n = known("Linear", "in_features", self.in_features, shape[-1])
+        n = known(run, "Linear", "in_features", self.in_features, x, -1, ("weight",), 1)
         w = run.param("weight", self.weight_init, (self.out_features, n))
         b = run.param("bias", self.bias_init, (self.out_features,)) if self.bias else None
         return linear(x, w, b)
@@ -132,7 +166,7 @@ class LoRALinear(Module):
 
     def forward(self, run: Run, x: Any) -> Any:
         """(..., in) to (..., out)."""
-        n = known("LoRALinear", "in_features", self.in_features, mnp.shape(x)[-1])
+        n = known(run, "LoRALinear", "in_features", self.in_features, x, -1, ("weight",), 1)
         y = Linear(n, self.out_features, self.bias).forward(run, x)
         low = run("lora", _Product(self.out_features, self.rank), x)
         return y + (self.alpha / self.rank) * low
@@ -163,8 +197,8 @@ class Bilinear(Module):
 
     def forward(self, run: Run, x: Any, y: Any) -> Any:
         """(..., in1) and (..., in2) to (..., out)."""
-        n = known("Bilinear", "in1_features", self.in1_features, mnp.shape(x)[-1])
-        m = known("Bilinear", "in2_features", self.in2_features, mnp.shape(y)[-1])
+        n = known(run, "Bilinear", "in1_features", self.in1_features, x, -1, ("weight",), 1)
+        m = known(run, "Bilinear", "in2_features", self.in2_features, y, -1, ("weight",), 2)
         w = run.param("weight", OUT_IN, (self.out_features, n, m))
         z = mnp.einsum("...i,oij,...j->...o", x, w, y)
         return z + run.param("bias", initializers.zeros, (self.out_features,)) if self.bias else z
@@ -216,7 +250,8 @@ class Dropout(Module):
         """An array of the same shape."""
         if not run.train or self.drop_prob == 0:
             return mnp.asarray(x)
-        return dropout(x, self.drop_prob, key=run.key(), broadcast_dims=self.broadcast_dims)
+        key = run.needed_key("Dropout")
+        return dropout(x, self.drop_prob, key=key, broadcast_dims=self.broadcast_dims)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -328,6 +363,11 @@ class Flatten(Module):
 def _as_module(name: str, layer: Any) -> Module:
     if isinstance(layer, Module):
         return layer
+    if isinstance(layer, type) and issubclass(layer, Module):
+        raise ArgumentError(
+            f"{name}: needs modules or functions, got the class {layer.__name__}. Make a module of "
+            f"it: {layer.__name__}(...)."
+        )
     if callable(layer):
         return Lambda(layer)
     raise ArgumentError(f"{name}: needs modules or functions, got {layer!r}.")

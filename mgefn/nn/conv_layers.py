@@ -48,13 +48,15 @@ _PADDING_MODES = {
 }
 
 
-def _channels(name: str, n: int, x: Any, given: int | None) -> int:
+def _channels(
+    run: Run, name: str, n: int, x: Any, given: int | None, held_axis: int, groups: int
+) -> int:
     if x.ndim not in (n + 1, n + 2):
         raise ShapeError(
-            f"{name}: needs (batch, channels, *spatial) of rank {n + 2}, or {n + 1} without a "
-            f"batch, got {x.aval}."
+            f"{run.label(name)}: needs (batch, channels, *spatial) of rank {n + 2}, or {n + 1} "
+            f"without a batch, got {x.aval}. Reshape it."
         )
-    return known(name, "in_channels", given, x.shape[-n - 1])
+    return known(run, name, "in_channels", given, x, -n - 1, ("weight",), held_axis, groups)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,7 +81,7 @@ class _Conv(Module):
         """(batch, in, *spatial) to (batch, out, *spatial)."""
         name, n = type(self).__name__, self.n
         x = mnp.asarray(x)
-        channels = _channels(name, n, x, self.in_channels)
+        channels = _channels(run, name, n, x, self.in_channels, 1, self.groups)
         if channels % self.groups or self.out_channels % self.groups:
             raise ShapeError(
                 f"{name}: groups must divide the channels, got {self.groups} for {channels} and "
@@ -161,7 +163,7 @@ class _ConvTranspose(Module):
         """(batch, in, *spatial) to (batch, out, *spatial)."""
         name, n = type(self).__name__, self.n
         x = mnp.asarray(x)
-        channels = _channels(name, n, x, self.in_channels)
+        channels = _channels(run, name, n, x, self.in_channels, 0, 1)
         if channels % self.groups or self.out_channels % self.groups:
             raise ShapeError(
                 f"{name}: groups must divide the channels, got {self.groups} for {channels} and "

@@ -18,6 +18,7 @@ from mgefn.api.derivatives import linear_transpose
 from mgefn.api.jit import ShapeDtypeStruct
 from mgefn.core.array_methods import Array, ArrayLike
 from mgefn.errors import ArgumentError, DTypeError, ShapeError, api_boundary
+from mgefn.nn.checks import check_range
 from mgefn.nn.norms import normalize
 from mgefn.ops.convolution import conv_general_dilated, conv_general_dilated_patches
 from mgefn.ops.elementwise import promoted, stop_gradient_leaf
@@ -401,8 +402,7 @@ def embedding(
     """The rows of a table that integers number.
 
     Args:
-        inp: integers of any shape. Negative ones count from the end; those out of range give NaN,
-            as in `numpy.take`.
+        inp: integers of any shape. Negative ones count from the end.
         weight: shape (entries, features).
         padding_idx: no derivative flows to this row.
         max_norm: rows that are longer are shortened to this norm; the table stays as it is.
@@ -410,6 +410,10 @@ def embedding(
 
     Returns:
         Array of shape (*inp.shape, features).
+
+    Raises:
+        IndexOutOfBoundsError: a number is that of no row. Only where they are known: under jit and
+            vmap such a row is NaN, as in JAX's `take`.
 
     Example:
         >>> mgefn.nn.embedding(mnp.array([1, 0]), mnp.array([[1.0, 2.0], [3.0, 4.0]]))
@@ -421,6 +425,7 @@ def embedding(
         raise DTypeError(f"embedding: needs integers, got {i.aval}. Cast them.")
     if table.ndim != 2:
         raise ShapeError(f"embedding: weight must be (entries, features), got {table.aval}.")
+    check_range("embedding", "inp", i, table.shape[0], "rows of the table")
     rows = mnp.take(table, i, axis=0)
     if padding_idx is not None:
         row = operator.index(padding_idx) % table.shape[0]

@@ -21,6 +21,7 @@ The numbers of a parameter depend on the key and its path of names, not on what 
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import zlib
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
@@ -32,8 +33,10 @@ from mgefn import numpy as mnp
 from mgefn.api.inspection import eval_shape
 from mgefn.api.jit import ShapeDtypeStruct
 from mgefn.control.checkpoint import checkpoint
+from mgefn.core.array import as_array, described, is_arraylike
 from mgefn.core.array_methods import Array, ArrayLike, DTypeLike
 from mgefn.errors import ArgumentError, ShapeError, api_boundary
+from mgefn.suggestions import accepted, explained, unknown_keyword
 
 __all__ = ["Module", "Record", "Run", "apply", "init", "read_plan"]
 
@@ -86,6 +89,7 @@ class Run:
         self._key = key
         self._draws = 0
         self._path = path
+        self._inputs: tuple[Any, ...] = ()
 
     # -- what forward calls ----------------------------------------------------------------------
 
@@ -117,12 +121,40 @@ class Run:
         self._draws += 1
         return random.fold_in(key, self._draws - 1)
 
+    def needed_key(self, what: str) -> Any:
+        """`key`, for a module of the class `what` that can't do without."""
+        key = self.key()
+        if key is None:
+            raise ArgumentError(
+                f"{self.label(what)}: needs a random key when training, got none. Pass "
+                "key=random.key(seed) to apply, another one at each step, or train=False."
+            )
+        return key
+
+    def label(self, what: str) -> str:
+        """The path of names to this module and its class, for messages."""
+        return what if self._path == what else f"{self._path} ({what})"
+
+    def held_size(self, *path: str, axis: int) -> int | None:
+        """The size of a parameter or a piece of state that was given; None at the start.
+
+        Args:
+            path: its name, after those of modules inside of this one.
+            axis: which dimension.
+        """
+        for value in (self._params, self._state):
+            for name in path:
+                value = value.get(name) if isinstance(value, Mapping) else None
+            if value is not None and not isinstance(value, Mapping):
+                shape = np.shape(value)
+                return shape[axis] if -len(shape) <= axis < len(shape) else None
+        return None
+
     def __call__(self, name: str, module: Module, *inputs: Any, **options: Any) -> Any:
         """Run another module under a name. The same name twice means the same parameters."""
-        if not isinstance(module, Module):
-            raise ArgumentError(f"{self._path}: {name!r} must be a module, got {module!r}.")
+        _must_be_module(self._path, name, module)
         child = self._child(name, module)
-        y = module.forward(child, *inputs, **options)
+        y = _forward(module, child, inputs, options)
         if child._new:
             self._new[name] = child._whole_state()
         return y
@@ -132,7 +164,7 @@ class Run:
 
         def call(params: Params, state: State, key: Any, *xs: Any) -> tuple[Any, State]:
             run = Run(params, state, lambda: key, self.train, self._path)
-            y = module.forward(run, *xs, **options)
+            y = _forward(module, run, xs, options)
             return y, run._whole_state()
 
         y, new = wrap(call)(self._params, self._state, self.key(), *inputs)
@@ -145,19 +177,30 @@ class Run:
         try:
             value = values[name]
         except (KeyError, TypeError):
-            what = sorted(values) if isinstance(values, dict) else type(values).__name__
+            what = sorted(values) if isinstance(values, Mapping) else type(values).__name__
+            repair = "Pass what init of the same module gave, params first."
+            if isinstance(values, Mapping) and "params" in values:
+                repair = "Pass the parameters themselves, without a dict around them."
+            elif kind == "param" and isinstance(self._state, Mapping) and name in self._state:
+                repair = "Params and state have changed places: pass params first."
             raise ArgumentError(
-                f"{self._path}: needs {kind} {name!r}, got {what}. "
-                "Pass what init of the same module gave, params first."
+                f"{self._path}: needs {kind} {name!r}, got {what}. {repair}"
             ) from None
         if np.shape(value) != shape:
+            inputs = ", ".join(str(as_array(x, "").aval) for x in self._inputs if is_arraylike(x))
             raise ShapeError(
-                f"{self._path}: {kind} {name!r} must have shape {shape}, got {np.shape(value)}. "
-                "Does it come from another module?"
+                f"{self._path}: {kind} {name!r} must have shape {shape} for inputs ({inputs}), got "
+                f"{np.shape(value)}. Pass inputs like those that init saw, or the {kind}s that "
+                "init of this very module gives."
             )
         return value
 
     def _child(self, name: str, module: Module) -> Run:
+        if not isinstance(self._params, Mapping):
+            raise ArgumentError(
+                f"{self._path}: needs a dict of parameters, got {described(self._params)}. Pass "
+                "what init of the same module gave, params first."
+            )
         i, self._draws = self._draws, self._draws + 1
 
         def key() -> Any:
@@ -213,8 +256,7 @@ class _Plan(Run):
         return tree.map(lambda s: mnp.zeros(s.shape, s.dtype), shapes)
 
     def __call__(self, name: str, module: Module, *inputs: Any, **options: Any) -> Any:
-        if not isinstance(module, Module):
-            raise ArgumentError(f"{self._path}: {name!r} must be a module, got {module!r}.")
+        _must_be_module(self._path, name, module)
         if self.modules.setdefault(name, module) != module:
             raise ArgumentError(
                 f"{self._path}: {name!r} names two different modules, {self.modules[name]} and "
@@ -227,11 +269,11 @@ class _Plan(Run):
         return plan.read(module, inputs, options)
 
     def inside(self, module: Module, wrap: Callable[..., Any], *inputs: Any, **options: Any) -> Any:
-        return module.forward(self, *inputs, **options)
+        return _forward(module, self, inputs, options)
 
     def read(self, module: Module, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
         at = len(self.records)
-        y = module.forward(self, *inputs, **options)
+        y = _forward(module, self, inputs, options)
         calls = len(self.records) - at
         record = Record(self.names, module, _structs(inputs), _structs(options), _structs(y), calls)
         self.records.insert(at, record)
@@ -252,6 +294,62 @@ class _Plan(Run):
             if s:
                 state[name] = s
         return params, state
+
+
+def _must_be_module(path: str, name: str, module: Any) -> None:
+    if isinstance(module, Module):
+        return
+    if isinstance(module, type) and issubclass(module, Module):
+        raise ArgumentError(
+            f"{path}: {name!r} must be a module, got the class {module.__name__}. Make one: "
+            f"{module.__name__}(...)."
+        )
+    raise ArgumentError(f"{path}: {name!r} must be a module, got {module!r}.")
+
+
+def _forward(module: Module, run: Run, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    """module.forward, which tells what it takes where it is called with something else."""
+    run._inputs = inputs
+    try:
+        return module.forward(run, *inputs, **options)
+    except TypeError as exc:
+        refused = exc
+    # Without a frame below this one, forward was not entered.
+    traceback = refused.__traceback__
+    if type(refused) is TypeError and traceback is not None and traceback.tb_next is None:
+        about = run.label(type(module).__name__)
+        names = [n for n in accepted(type(module).forward) or () if n != "run"]
+        unknown = [n for n in options if n not in names]
+        if unknown and explained(type(module).forward, refused):
+            kept = [*names, "key", "train"]
+            raise ArgumentError(unknown_keyword(about, unknown[0], kept)) from None
+        if names and not unknown:
+            signature = inspect.signature(type(module).forward).parameters.values()
+            shown = ", ".join(str(p).split(":")[0] for p in list(signature)[2:])
+            raise ArgumentError(
+                f"{about}: forward takes ({shown}), got {len(inputs)} inputs"
+                f"{' and ' + ', '.join(options) if options else ''}. Pass the inputs after the "
+                "key of init, or after params and state of apply."
+            ) from None
+    raise refused
+
+
+def _check_key(about: str, key: Any) -> None:
+    """Raise where something else stands in the place of a random key."""
+    dtype = getattr(key, "dtype", None)
+    if isinstance(dtype, np.dtype) and not isinstance(key, Mapping):
+        shape = np.shape(key)
+        if dtypes.is_key(dtype) and shape == ():
+            return
+        if dtype == np.uint32 and shape == (2,):  # the words of one, as JAX's older keys
+            return
+    got = described(key)
+    if isinstance(key, (Mapping, tuple)):
+        got += ", as if it were parameters"
+    raise ArgumentError(
+        f"{about}: key must be a random key, got {got}. Pass mgefn.random.key(0), and inputs after "
+        "it."
+    )
 
 
 def _structs(x: Any) -> Any:
@@ -318,7 +416,11 @@ class Module:
         Returns:
             (params, state): nested dicts of arrays by name. What is learned stands in params; what
             a step of training leaves behind, such as running means, in state.
+
+        Raises:
+            ArgumentError: key is no random key, or forward does not take such inputs.
         """
+        _check_key(f"{type(self).__name__}.init", key)
         return read_plan(self, inputs, options).values(key)
 
     @api_boundary
@@ -342,17 +444,38 @@ class Module:
 
         Returns:
             (output, state), the state of the structure it had.
+
+        Raises:
+            ArgumentError: params or state are not what init gave, a key is needed, or forward does
+                not take such inputs. ShapeError: inputs have not the sizes that params are for.
         """
         name = type(self).__name__
         for what, value in (("params", params), ("state", state)):
             if not isinstance(value, Mapping):
+                pair = isinstance(value, tuple) and len(value) == 2 and what == "params"
                 raise ArgumentError(
                     f"{name}.apply: {what} must be the dict that init gave, got "
-                    f"{type(value).__name__}. Pass params, state, and then the inputs."
+                    f"{'the pair (params, state)' if pair else described(value)}. "
+                    + (
+                        "Take it apart: params, state = module.init(key, x)."
+                        if pair
+                        else "Pass params, state, and then the inputs: apply(params, state, x)."
+                    )
                 )
+        if key is not None:
+            _check_key(f"{name}.apply", key)
         run = Run(params, state, lambda: key, bool(train), name)
-        y = self.forward(run, *inputs, **options)
+        y = _forward(self, run, inputs, options)
         return y, run._whole_state()
+
+    @api_boundary
+    def __call__(self, *inputs: Any, **options: Any) -> Any:
+        """Not to be called: an error that tells what is."""
+        name = type(self).__name__
+        raise ArgumentError(
+            f"{name}: a module holds no parameters and is not called. Call its apply(params, "
+            "state, x), or in forward of another module run('name', module, x)."
+        )
 
 
 @api_boundary

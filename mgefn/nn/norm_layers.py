@@ -33,11 +33,22 @@ def _affine(run: Run, shape: tuple[int, ...]) -> tuple[Any, Any]:
     return run.param("weight", _ones, shape), run.param("bias", _zeros, shape)
 
 
-def _channels(name: str, x: Any, given: int | None, ranks: tuple[int, ...]) -> int:
+def _channels(
+    run: Run,
+    name: str,
+    what: str,
+    given: int | None,
+    x: Any,
+    held: str = "weight",
+    ranks: tuple[int, ...] = (),
+) -> int:
     if x.ndim < 2 or (ranks and x.ndim not in ranks):
         wanted = " or ".join(map(str, ranks)) or "2 or more"
-        raise ShapeError(f"{name}: needs (batch, channels, ...) of rank {wanted}, got {x.aval}.")
-    return known(name, "num_features", given, x.shape[1])
+        raise ShapeError(
+            f"{run.label(name)}: needs (batch, channels, ...) of rank {wanted}, got {x.aval}. "
+            "Reshape it."
+        )
+    return known(run, name, what, given, x, 1, (held,))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,7 +78,8 @@ class BatchNorm(Module):
     def forward(self, run: Run, x: Any) -> Any:
         """An array (batch, channels, *spatial) of the same shape."""
         x = mnp.asarray(x)
-        c = _channels(type(self).__name__, x, self.num_features, self.ranks)
+        name = type(self).__name__
+        c = _channels(run, name, "num_features", self.num_features, x, "running_mean", self.ranks)
         weight, bias = _affine(run, (c,)) if self.affine else (None, None)
         y, mean, var = norms.sync_batch_norm(
             x,
@@ -126,15 +138,21 @@ class LayerNorm(Module):
 
     def forward(self, run: Run, x: Any) -> Any:
         """An array of the same shape."""
-        shape = _trailing(self.normalized_shape, x)
+        shape = _trailing(run, "LayerNorm", "normalized_shape", self.normalized_shape, x)
         weight, bias = _affine(run, shape) if self.affine else (None, None)
         return norms.layer_norm(x, shape, self.affine, weight, bias, self.eps)
 
 
-def _trailing(shape: int | Sequence[int] | None, x: Any) -> tuple[int, ...]:
+def _trailing(
+    run: Run, name: str, what: str, shape: int | Sequence[int] | None, x: Any
+) -> tuple[int, ...]:
+    """The sizes of the last dimensions: those given, or the last one of the input."""
     if shape is None:
-        return tuple(mnp.shape(x)[-1:])
-    return (shape,) if isinstance(shape, int) else tuple(operator.index(n) for n in shape)
+        return (known(run, name, what, None, x, -1, ("weight",)),)
+    wanted = (shape,) if isinstance(shape, int) else tuple(operator.index(n) for n in shape)
+    for axis, size in zip(range(-len(wanted), 0), wanted, strict=True):
+        known(run, name, what if len(wanted) == 1 else f"{what}[{axis}]", size, x, axis)
+    return wanted
 
 
 @dataclasses.dataclass(frozen=True)
@@ -153,7 +171,8 @@ class RMSNorm(Module):
 
     def forward(self, run: Run, x: Any) -> Any:
         """An array of the same shape."""
-        return norms.rms_norm(x, run.param("weight", _ones, _trailing(self.shape, x)), self.eps)
+        shape = _trailing(run, "RMSNorm", "shape", self.shape, x)
+        return norms.rms_norm(x, run.param("weight", _ones, shape), self.eps)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -177,7 +196,7 @@ class GroupNorm(Module):
     def forward(self, run: Run, x: Any) -> Any:
         """An array (batch, channels, *spatial) of the same shape."""
         x = mnp.asarray(x)
-        c = _channels("GroupNorm", x, self.num_channels, ())
+        c = _channels(run, "GroupNorm", "num_channels", self.num_channels, x)
         weight, bias = _affine(run, (c,)) if self.affine else (None, None)
         return norms.group_norm(x, self.num_groups, self.affine, weight, bias, self.eps)
 
@@ -193,7 +212,7 @@ class InstanceNorm(Module):
     def forward(self, run: Run, x: Any) -> Any:
         """An array (batch, channels, *spatial) of the same shape."""
         x = mnp.asarray(x)
-        c = _channels("InstanceNorm", x, self.num_channels, ())
+        c = _channels(run, "InstanceNorm", "num_channels", self.num_channels, x)
         weight, bias = _affine(run, (c,)) if self.affine else (None, None)
         return norms.instance_norm(x, self.affine, weight, bias, self.eps)
 

@@ -17,6 +17,7 @@ import numpy as np
 from mgefn import dtypes, tree
 from mgefn import numpy as mnp
 from mgefn.api.derivatives import value_and_grad
+from mgefn.core.array import described
 from mgefn.core.array_methods import Array
 from mgefn.errors import ArgumentError, ShapeError, TreeError, api_boundary
 from mgefn.nn.module import Module
@@ -219,6 +220,16 @@ def matching(params: Any, pattern: str) -> Any:
 
     They serve as filter_spec of `partition`. `*` stands for any characters, dots too.
 
+    Args:
+        params: nested dicts, lists and tuples of arrays.
+        pattern: of whole names: "head" matches no "head.bias", but "head.*" does.
+
+    Returns:
+        A tree of booleans of the structure of params.
+
+    Raises:
+        ArgumentError: no name matches, though there are some; it shows names that there are.
+
     Example:
         >>> params = {"head": {"bias": 0.0, "weight": 1.0}}
         >>> mgefn.nn.matching(params, "*bias")
@@ -226,8 +237,31 @@ def matching(params: Any, pattern: str) -> Any:
     """
     _trees("matching", params)
     if not isinstance(pattern, str):
-        raise ArgumentError(f"matching: pattern must be a string, got {pattern!r}.")
-    return tree.map_with_path(lambda path, _: fnmatch.fnmatchcase(_name(path), pattern), params)
+        raise ArgumentError(
+            f"matching: pattern must be a string, got {described(pattern)}. Pass 'head.*'."
+        )
+    found = tree.map_with_path(lambda path, _: fnmatch.fnmatchcase(_name(path), pattern), params)
+    names = [name for name, _ in named_parameters(params)]
+    if names and not any(tree.leaves(found)):
+        raise ArgumentError(
+            f"matching: pattern must match a name, got {pattern!r} for {_shown(names)}. "
+            f"{_better(pattern, names)}"
+        )
+    return found
+
+
+def _shown(names: list[str]) -> str:
+    rest = len(names) - 6
+    return ", ".join(names[:6]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def _better(pattern: str, names: list[str]) -> str:
+    """A pattern near to one that matches nothing and that matches something."""
+    dotted = pattern.replace("/", ".").removeprefix("params.")
+    for tried in (dotted, f"{dotted}.*", f"*{dotted}", f"*.{dotted}.*", f"*{dotted}*"):
+        if any(fnmatch.fnmatchcase(name, tried) for name in names):
+            return f"Did you mean {tried!r}?"
+    return "`*` stands for any characters; nn.named_parameters lists all names."
 
 
 @api_boundary

@@ -90,7 +90,8 @@ class _Cell(Module):
     def forward(self, run: Run, x: Any, carry: Any = None) -> Any:
         """Input (..., in) and what the last step gave, or None for zeros, to the next such."""
         x = mnp.asarray(x)
-        n = known(type(self).__name__, "input_size", self.input_size, x.shape[-1])
+        name = type(self).__name__
+        n = known(run, name, "input_size", self.input_size, x, -1, ("weight_ih",), 1)
         wi, wh, bi, bh = _Weights(self.gates, self.hidden_size, self.bias).of(run, n)
         z = linear(x, wi, bi)
         if carry is None:
@@ -168,7 +169,7 @@ class _Layer(Module):
         x = mnp.asarray(x)
         if x.ndim not in (2, 3):
             raise ShapeError(f"{name}: needs (T, batch, in) or (T, in), got {x.aval}.")
-        known(name, "input_size", self.input_size, x.shape[-1])
+        known(run, name, "input_size", self.input_size, x, -1, ("weight_ih_l0",), 1)
         swap = self.batch_first and x.ndim == 3
         x = mnp.swapaxes(x, 0, 1) if swap else x
         directions = ("", "_reverse") if self.bidirectional else ("",)

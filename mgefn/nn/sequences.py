@@ -242,7 +242,7 @@ def topk_accuracy(
 
     Args:
         logits: shape (batch, classes).
-        target: the right classes, shape (batch,).
+        target: the right classes, shape (batch,). One that is no class is never found.
         topk: k, or several.
 
     Returns:

@@ -83,7 +83,7 @@ class ALiBi(Module):
         """Scores (..., heads, T, S), and the position of the first query, to such."""
         scores = mnp.asarray(scores)
         heads, t, s = scores.shape[-3:]
-        known("ALiBi", "num_heads", self.num_heads, heads)
+        known(run, "ALiBi", "num_heads", self.num_heads, scores, -3)
         slopes = mnp.exp2(-8.0 * mnp.arange(1, heads + 1) / heads).astype(scores.dtype)
         distance = mnp.abs(mnp.arange(offset, offset + t)[:, None] - mnp.arange(s))
         return scores - slopes[:, None, None] * distance.astype(scores.dtype)
@@ -134,7 +134,8 @@ class MultiHeadAttention(Module):
         value = key if value is None else mnp.asarray(value)
         if query.ndim < 2:
             raise ShapeError(f"MultiHeadAttention: needs (..., T, features), got {query.aval}.")
-        n = known("MultiHeadAttention", "embed_dim", self.embed_dim, query.shape[-1])
+        name, held = "MultiHeadAttention", ("query", "weight")
+        n = known(run, name, "embed_dim", self.embed_dim, query, -1, held, 1)
         heads, shared = self.num_heads, self.num_key_heads or self.num_heads
         if self.head_dim is None and n % heads:
             raise ArgumentError(
@@ -227,7 +228,7 @@ class TransformerEncoderLayer(Module):
     def forward(self, run: Run, x: Any, mask: Any = None) -> Any:
         """(..., T, features) to such; mask as for `MultiHeadAttention`."""
         x = mnp.asarray(x)
-        n = known(type(self).__name__, "dims", self.dims, x.shape[-1])
+        n = known(run, type(self).__name__, "dims", self.dims, x, -1, ("ln1", "weight"))
         attend = MultiHeadAttention(n, self.num_heads, causal=self.causal)
 
         def attention(y: Any) -> Any:
@@ -276,7 +277,7 @@ class TransformerDecoderLayer(Module):
     ) -> Any:
         """(..., T, features) and a memory (..., S, any) to (..., T, features)."""
         x = mnp.asarray(x)
-        n = known("TransformerDecoderLayer", "dims", self.dims, x.shape[-1])
+        n = known(run, type(self).__name__, "dims", self.dims, x, -1, ("ln1", "weight"))
 
         def to_itself(y: Any) -> Any:
             attend = MultiHeadAttention(n, self.num_heads, causal=self.causal)

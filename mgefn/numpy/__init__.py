@@ -62,6 +62,7 @@ from mgefn.dtypes import (
     uint32,
     uint64,
 )
+from mgefn.errors import MissingNameError as _MissingNameError
 from mgefn.numpy import dispatch as _dispatch
 from mgefn.numpy.array_api import API_VERSION as __array_api_version__  # noqa: F401  # standard
 from mgefn.numpy.array_api import namespace_info as __array_namespace_info__  # noqa: F401
@@ -563,7 +564,7 @@ def __getattr__(name: str) -> Any:
         return getattr(_dtypes, name)
     if name in ("fft", "linalg"):
         return importlib.import_module(f"mgefn.numpy.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    raise _MissingNameError(__name__, name, __all__)
 
 
 __all__ = [  # noqa: RUF022  (sorted without regard to case)

@@ -70,7 +70,8 @@ def array(
         object: the values. Nested lists and tuples must be regular; they may hold arrays of one
             shape, also traced ones.
         dtype: the result's; None: that of the values, with Python numbers as the defaults.
-        copy: accepted; an array is immutable and is its own copy.
+        copy: whether an array is returned as another one, which stays when `object` is donated.
+            They share memory: nothing writes into it while both are there.
         order: accepted: "K", "C", "A" or "F"; arrays have no memory order to choose.
         ndmin: prepend dimensions of size 1 until the rank is this.
         device: None, a device of mgefn.devices(), or its name.
@@ -88,6 +89,8 @@ def array(
                [3, 4]], dtype=int32)
     """
     x = asarray(object, dtype, order, device=device)
+    if copy and x is object:
+        x = x.copy()
     if ndmin > x.ndim:
         x = reshape(x, (1,) * (ndmin - x.ndim) + x.shape)
     return x
@@ -102,7 +105,7 @@ def asarray(
     copy: bool | None = None,
     device: Any = None,
 ) -> Array:
-    """An array of anything array-like; an array itself is returned as it is.
+    """An array of anything array-like; an array itself is returned as it is, without copy=True.
 
     A Python number gives a weak array, which takes the dtype of what it meets.
 
@@ -129,7 +132,8 @@ def asarray(
         if isinstance(a, (list, tuple, range)):
             return _from_nested(a, new)
         if new is None:
-            return as_array(_unwrapped(a), "array")
+            x = as_array(_unwrapped(a), "array")
+            return x.copy() if copy and x is a else x
         if a.__class__ is int and dtypes.is_integer(new):
             dtypes.check_scalar_fits(a, new)
             return ConcreteArray(np.array(a, new))
@@ -141,7 +145,8 @@ def asarray(
             x = ConcreteArray(np.array(a))  # not narrowed to the default first
         else:
             x = as_array(_unwrapped(a), "array")
-        return _cast(x, new)
+        made = _cast(x, new)
+        return made.copy() if copy and made is a else made
     except BaseException as e:
         leave_api(e)
         raise
@@ -248,7 +253,15 @@ def _fits(value: int, dtype: np.dtype) -> bool:
 
 @api_boundary
 def copy(a: ArrayLike, order: str | None = None) -> Array:
-    """The array itself if it is one, else an array of its values: nothing writes into arrays."""
+    """An array of the same values, which stays when `a` is donated; they share memory until then.
+
+    Example:
+        >>> x = mnp.ones(3)
+        >>> kept = mnp.copy(x)
+        >>> y = mgefn.jit(lambda x: 2 * x, donate_argnums=0)(x)
+        >>> kept
+        Array([1., 1., 1.], dtype=float32)
+    """
     return array(a, order=order)
 
 

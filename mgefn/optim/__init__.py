@@ -6,6 +6,9 @@ This file only names things, also the losses of `mgefn.nn.losses`, which optax h
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
+from mgefn.errors import MissingNameError, explain_constructors
 from mgefn.nn import losses
 from mgefn.nn.losses import (
     convex_kl_divergence,
@@ -468,3 +471,11 @@ __all__ = [
     "yogi",
     "zero_nans",
 ]
+
+explain_constructors(globals(), ["MultiSteps"])
+
+
+if not TYPE_CHECKING:  # type checkers take a module with __getattr__ to have every name
+
+    def __getattr__(name: str) -> Any:
+        raise MissingNameError(__name__, name, __all__)

@@ -142,8 +142,9 @@ def scale_by_amsgrad(
     mu_dtype = dtype_or_none(mu_dtype)
 
     def init(params: Params) -> ScaleByAmsgradState:
-        squares = zero_squares(params)
-        return ScaleByAmsgradState(zero_count(), zeros_of(params, mu_dtype), squares, squares)
+        return ScaleByAmsgradState(
+            zero_count(), zeros_of(params, mu_dtype), zero_squares(params), zero_squares(params)
+        )
 
     def update(
         updates: Updates, state: ScaleByAmsgradState, params: Params | None = None
@@ -388,8 +389,9 @@ def scale_by_adan(
     """
 
     def init(params: Params) -> ScaleByAdanState:
-        zero = zeros_of(params)
-        return ScaleByAdanState(zero, zero, zero_squares(params), zero, zero_count())
+        return ScaleByAdanState(
+            zeros_of(params), zeros_of(params), zero_squares(params), zeros_of(params), zero_count()
+        )
 
     def update(
         updates: Updates, state: ScaleByAdanState, params: Params | None = None

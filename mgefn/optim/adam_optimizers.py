@@ -18,7 +18,7 @@ from mgefn.optim.adam_family import (
     scale_by_yogi,
 )
 from mgefn.optim.adding import add_decayed_weights
-from mgefn.optim.base import GradientTransformationExtraArgs, MaskOrFn, ScalarOrSchedule
+from mgefn.optim.base import GradientTransformationExtraArgs, MaskOrFn, ScalarOrSchedule, named
 from mgefn.optim.combining import chain
 from mgefn.optim.scaling import (
     scale_by_learning_rate,
@@ -50,9 +50,12 @@ def adam(
         >>> optim.apply_updates(params, updates)
         Array([0.9], dtype=float32)
     """
-    return chain(
-        scale_by_adam(b1, b2, eps, eps_root, mu_dtype, nesterov=nesterov),
-        scale_by_learning_rate(learning_rate),
+    return named(
+        "adam",
+        chain(
+            scale_by_adam(b1, b2, eps, eps_root, mu_dtype, nesterov=nesterov),
+            scale_by_learning_rate(learning_rate),
+        ),
     )
 
 
@@ -74,10 +77,13 @@ def adamw(
     Arguments as for `scale_by_adam` and `add_decayed_weights`. Source: Loshchilov, Hutter (2019),
     arXiv:1711.05101.
     """
-    return chain(
-        scale_by_adam(b1, b2, eps, eps_root, mu_dtype, nesterov=nesterov),
-        add_decayed_weights(weight_decay, mask),
-        scale_by_learning_rate(learning_rate),
+    return named(
+        "adamw",
+        chain(
+            scale_by_adam(b1, b2, eps, eps_root, mu_dtype, nesterov=nesterov),
+            add_decayed_weights(weight_decay, mask),
+            scale_by_learning_rate(learning_rate),
+        ),
     )
 
 
@@ -93,7 +99,7 @@ def nadam(
     nesterov: bool = True,
 ) -> GradientTransformationExtraArgs:
     """`adam` with Nesterov's look ahead. Source: Dozat (2016)."""
-    return adam(learning_rate, b1, b2, eps, eps_root, mu_dtype, nesterov=nesterov)
+    return named("nadam", adam(learning_rate, b1, b2, eps, eps_root, mu_dtype, nesterov=nesterov))
 
 
 @api_boundary
@@ -110,8 +116,11 @@ def nadamw(
     nesterov: bool = True,
 ) -> GradientTransformationExtraArgs:
     """`adamw` with Nesterov's look ahead."""
-    return adamw(
-        learning_rate, b1, b2, eps, eps_root, mu_dtype, weight_decay, mask, nesterov=nesterov
+    return named(
+        "nadamw",
+        adamw(
+            learning_rate, b1, b2, eps, eps_root, mu_dtype, weight_decay, mask, nesterov=nesterov
+        ),
     )
 
 
@@ -130,9 +139,14 @@ def amsgrad(
 
     Source: Reddi, Kale, Kumar (2018), arXiv:1904.09237.
     """
-    return chain(
-        scale_by_amsgrad(b1, b2, eps, eps_root, mu_dtype, bias_correction_mu, bias_correction_nu),
-        scale_by_learning_rate(learning_rate),
+    return named(
+        "amsgrad",
+        chain(
+            scale_by_amsgrad(
+                b1, b2, eps, eps_root, mu_dtype, bias_correction_mu, bias_correction_nu
+            ),
+            scale_by_learning_rate(learning_rate),
+        ),
     )
 
 
@@ -144,7 +158,9 @@ def adamax(
 
     Source: Kingma, Ba (2015), arXiv:1412.6980, section 7.1.
     """
-    return chain(scale_by_adamax(b1, b2, eps), scale_by_learning_rate(learning_rate))
+    return named(
+        "adamax", chain(scale_by_adamax(b1, b2, eps), scale_by_learning_rate(learning_rate))
+    )
 
 
 @api_boundary
@@ -157,10 +173,13 @@ def adamaxw(
     mask: MaskOrFn | None = None,
 ) -> GradientTransformationExtraArgs:
     """`adamax` with decay of the params, as in `adamw`."""
-    return chain(
-        scale_by_adamax(b1, b2, eps),
-        add_decayed_weights(weight_decay, mask),
-        scale_by_learning_rate(learning_rate),
+    return named(
+        "adamaxw",
+        chain(
+            scale_by_adamax(b1, b2, eps),
+            add_decayed_weights(weight_decay, mask),
+            scale_by_learning_rate(learning_rate),
+        ),
     )
 
 
@@ -179,9 +198,12 @@ def radam(
 
     Source: Liu et al. (2020), arXiv:1908.03265.
     """
-    return chain(
-        scale_by_radam(b1, b2, eps, eps_root, threshold, nesterov=nesterov),
-        scale_by_learning_rate(learning_rate),
+    return named(
+        "radam",
+        chain(
+            scale_by_radam(b1, b2, eps, eps_root, threshold, nesterov=nesterov),
+            scale_by_learning_rate(learning_rate),
+        ),
     )
 
 
@@ -199,9 +221,12 @@ def adabelief(
 
     Source: Zhuang et al. (2020), arXiv:2010.07468.
     """
-    return chain(
-        scale_by_belief(b1, b2, eps, eps_root, nesterov=nesterov),
-        scale_by_learning_rate(learning_rate),
+    return named(
+        "adabelief",
+        chain(
+            scale_by_belief(b1, b2, eps, eps_root, nesterov=nesterov),
+            scale_by_learning_rate(learning_rate),
+        ),
     )
 
 
@@ -213,7 +238,7 @@ def yogi(
 
     Source: Zaheer et al. (2018), Adaptive Methods for Nonconvex Optimization.
     """
-    return chain(scale_by_yogi(b1, b2, eps), scale_by_learning_rate(learning_rate))
+    return named("yogi", chain(scale_by_yogi(b1, b2, eps), scale_by_learning_rate(learning_rate)))
 
 
 @api_boundary
@@ -230,10 +255,13 @@ def lion(
     Arguments as for `scale_by_lion` and `add_decayed_weights`. The learning rate is about a tenth
     of Adam's. Source: Chen et al. (2023), arXiv:2302.06675.
     """
-    return chain(
-        scale_by_lion(b1, b2, mu_dtype),
-        add_decayed_weights(weight_decay, mask),
-        scale_by_learning_rate(learning_rate),
+    return named(
+        "lion",
+        chain(
+            scale_by_lion(b1, b2, mu_dtype),
+            add_decayed_weights(weight_decay, mask),
+            scale_by_learning_rate(learning_rate),
+        ),
     )
 
 
@@ -251,11 +279,14 @@ def lamb(
 
     Source: You et al. (2020), arXiv:1904.00962.
     """
-    return chain(
-        scale_by_adam(b1, b2, eps, eps_root),
-        add_decayed_weights(weight_decay, mask),
-        scale_by_trust_ratio(),
-        scale_by_learning_rate(learning_rate),
+    return named(
+        "lamb",
+        chain(
+            scale_by_adam(b1, b2, eps, eps_root),
+            add_decayed_weights(weight_decay, mask),
+            scale_by_trust_ratio(),
+            scale_by_learning_rate(learning_rate),
+        ),
     )
 
 
@@ -272,9 +303,12 @@ def novograd(
 
     Source: Ginsburg et al. (2019), arXiv:1905.11286.
     """
-    return chain(
-        scale_by_novograd(b1, b2, eps, eps_root, weight_decay),
-        scale_by_learning_rate(learning_rate),
+    return named(
+        "novograd",
+        chain(
+            scale_by_novograd(b1, b2, eps, eps_root, weight_decay),
+            scale_by_learning_rate(learning_rate),
+        ),
     )
 
 
@@ -293,10 +327,13 @@ def adan(
 
     Source: Xie et al. (2022), arXiv:2208.06677.
     """
-    return chain(
-        scale_by_adan(b1, b2, b3, eps, eps_root),
-        add_decayed_weights(weight_decay, mask),
-        scale_by_learning_rate(learning_rate),
+    return named(
+        "adan",
+        chain(
+            scale_by_adan(b1, b2, b3, eps, eps_root),
+            add_decayed_weights(weight_decay, mask),
+            scale_by_learning_rate(learning_rate),
+        ),
     )
 
 
@@ -318,10 +355,13 @@ def optimistic_adam_v2(
     Arguments as for `scale_by_adam` and `scale_by_optimistic_gradient`. Source: Daskalakis et al.
     (2018), arXiv:1711.00141.
     """
-    return chain(
-        scale_by_adam(b1, b2, eps, eps_root, mu_dtype, nesterov=nesterov),
-        scale_by_optimistic_gradient(alpha, beta),
-        scale_by_learning_rate(learning_rate),
+    return named(
+        "optimistic_adam_v2",
+        chain(
+            scale_by_adam(b1, b2, eps, eps_root, mu_dtype, nesterov=nesterov),
+            scale_by_optimistic_gradient(alpha, beta),
+            scale_by_learning_rate(learning_rate),
+        ),
     )
 
 
@@ -339,8 +379,11 @@ def optimistic_adam(
 ) -> GradientTransformationExtraArgs:
     """`optimistic_adam_v2` whose optimism is a rate of its own; None: the learning rate."""
     rate = learning_rate if optimism is None else optimism
-    return chain(
-        scale_by_adam(b1, b2, eps, eps_root, mu_dtype, nesterov=nesterov),
-        scale_by_optimistic_gradient(learning_rate, rate),
-        scale_by_learning_rate(1.0),
+    return named(
+        "optimistic_adam",
+        chain(
+            scale_by_adam(b1, b2, eps, eps_root, mu_dtype, nesterov=nesterov),
+            scale_by_optimistic_gradient(learning_rate, rate),
+            scale_by_learning_rate(1.0),
+        ),
     )

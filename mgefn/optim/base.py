@@ -9,13 +9,24 @@ Source: DeepMind's optax, optax.readthedocs.io.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from mgefn import tree
+from mgefn.api.inspection import eval_shape
+from mgefn.core.array import described
 from mgefn.core.array_methods import ArrayLike
-from mgefn.errors import ArgumentError, api_boundary
+from mgefn.errors import (
+    ArgumentError,
+    MgefnError,
+    ShapeError,
+    TreeError,
+    api_boundary,
+    leave_api,
+)
 from mgefn.numpy.creation import zeros_like
+from mgefn.numpy.introspection import shape as shape_of
 
 Params = Any  # a pytree of arrays
 Updates = Any  # a pytree like Params
@@ -111,6 +122,101 @@ def identity() -> GradientTransformation:
 def set_to_zero() -> GradientTransformation:
     """Zeros in place of all updates."""
     return stateless(lambda updates, params: tree.map(zeros_like, updates))
+
+
+# What went wrong in a step may be told anew, in the user's terms.
+_MISTAKES = (MgefnError, AttributeError, TypeError, ValueError, KeyError)
+# Operations whose names begin the messages of parts.
+_PART = re.compile(
+    r"^(chain|trace|ema|masked|partition|add_\w+|scale|scale_\w+|clip\w*|normalize\w*|"
+    r"adaptive_grad_clip|centralize): "
+)
+_MISSING = re.compile(r"missing \d+ required keyword-only arguments?: (.+)$")
+
+
+def named(name: str, tx: Any) -> Any:
+    """The transformation, whose errors name the optimizer that the user made, not its parts.
+
+    Nothing is looked at before something has gone wrong.
+    """
+    tx = getattr(tx.update, "parts", tx)  # of another optimizer that this one is a case of
+
+    def update(updates: Updates, state: Any, params: Params | None = None, **extra: Any) -> Any:
+        try:
+            return tx.update(updates, state, params, **extra)
+        except _MISTAKES as exc:
+            told = _misfit(name, tx, exc, updates, state, params)
+            if told is None:
+                _rename(name, exc)
+                leave_api(exc)
+                raise
+        try:
+            raise told
+        except MgefnError as exc:
+            leave_api(exc)
+            raise
+
+    update.parts = tx  # type: ignore[attr-defined]
+    return type(tx)(tx.init, update)
+
+
+def _rename(name: str, exc: Exception) -> None:
+    """Put the optimizer's name where a message begins with that of one of its parts."""
+    text = str(exc.args[0]) if len(exc.args) == 1 else ""
+    found = _PART.match(text)
+    if isinstance(exc, MgefnError) and found:
+        exc.args = (f"{name}: {text[found.end() :]}",)
+
+
+def _misfit(
+    name: str, tx: Any, exc: Exception, updates: Any, state: Any, params: Any
+) -> MgefnError | None:
+    """What does not fit among the arguments of update, if that is what went wrong."""
+    about = f"{name}.update"
+    order = "Call update(grads, state, params), and keep the state that it returns."
+    missing = _MISSING.search(str(exc))
+    if type(exc) is TypeError and missing:
+        return ArgumentError(
+            f"{about}: needs {missing[1]} too, got none. Call update(grads, state, params, "
+            "value=loss, ...), as the optimizer's description says."
+        )
+    like = updates if params is None else params
+    try:
+        given = tree.structure(updates)
+        if tree.structure(state) == given and tree.structure(params) != given:
+            return TreeError(
+                f"{about}: state must come before params, got them in the other order. {order}"
+            )
+        expected = eval_shape(tx.init, like)
+        leaves, structure = tree.flatten(expected)
+        shapes = [tuple(leaf.shape) for leaf in leaves]
+        if given != tree.structure(like):
+            difference = tree.structure_difference(tree.structure(like), given, ("params", "grads"))
+            return TreeError(
+                f"{about}: grads must have the structure of params, but {difference}. {order}"
+            )
+        got, found = tree.flatten(state)
+        if found != structure:
+            difference = tree.structure_difference(structure, found, ("that", "the one that came"))
+            return TreeError(
+                f"{about}: state must be what {name}.init gave for these params, but {difference}. "
+                f"{order}"
+            )
+        for x, y in zip(tree.leaves(updates), tree.leaves(like), strict=True):
+            if shape_of(x) != shape_of(y):
+                return ShapeError(
+                    f"{about}: grads must have the shapes of params, got {described(x)} for "
+                    f"{described(y)}. {order}"
+                )
+        for x, shape in zip(got, shapes, strict=True):
+            if shape_of(x) != shape:
+                return ShapeError(
+                    f"{about}: state must be what {name}.init gave for these params, got "
+                    f"{described(x)} in the place of shape {shape}. {order}"
+                )
+    except Exception:  # these arguments tell nothing; the first error is raised
+        return None
+    return None
 
 
 def needs_params(operation: str, params: Params | None) -> None:

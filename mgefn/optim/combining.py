@@ -15,6 +15,7 @@ from mgefn.optim.base import (
     Params,
     Updates,
     identity,
+    named,
     set_to_zero,
     with_extra_args_support,
 )
@@ -50,7 +51,7 @@ def chain(*args: GradientTransformation) -> GradientTransformationExtraArgs:
             new_states.append(new)
         return updates, tuple(new_states)
 
-    return GradientTransformationExtraArgs(init, update)
+    return named("chain", GradientTransformationExtraArgs(init, update))
 
 
 @api_boundary

@@ -12,7 +12,7 @@ from mgefn import dtypes, tree
 from mgefn.core.array_methods import Array, ArrayLike, DTypeLike
 from mgefn.errors import ArgumentError, api_boundary
 from mgefn.numpy import linalg
-from mgefn.numpy.creation import asarray, zeros, zeros_like
+from mgefn.numpy.creation import array, asarray, zeros, zeros_like
 from mgefn.ops import reductions
 from mgefn.ops.elementwise import abs as absolute
 from mgefn.ops.elementwise import conj, convert, expm1, maximum, real, sqrt, where
@@ -125,6 +125,11 @@ def cast_as(x: Any, like: Any) -> Any:
 
 def zeros_of(params: Any, dtype: DTypeLike | None = None) -> Any:
     return tree.map(lambda p: zeros_like(p, dtype), params)
+
+
+def copy_of(params: Any) -> Any:
+    """The params as arrays that are kept: a step that donates the params must leave the state."""
+    return tree.map(lambda p: array(p, copy=True), params)
 
 
 def zero_squares(params: Any) -> Any:

@@ -18,6 +18,7 @@ from mgefn.optim.base import (
     MaskOrFn,
     ScalarOrSchedule,
     identity,
+    named,
 )
 from mgefn.optim.clipping import clip_by_block_rms
 from mgefn.optim.combining import chain, masked
@@ -54,9 +55,12 @@ def sgd(
         learning_rate: a number or a schedule.
         momentum, nesterov, accumulator_dtype: as for `trace`.
     """
-    return chain(
-        identity() if momentum is None else trace(momentum, nesterov, accumulator_dtype),
-        scale_by_learning_rate(learning_rate),
+    return named(
+        "sgd",
+        chain(
+            identity() if momentum is None else trace(momentum, nesterov, accumulator_dtype),
+            scale_by_learning_rate(learning_rate),
+        ),
     )
 
 
@@ -73,13 +77,16 @@ def noisy_sgd(
 
     Source: Neelakantan et al. (2015), arXiv:1511.06807.
     """
-    return chain(add_noise(eta, gamma, key, seed=seed), scale_by_learning_rate(learning_rate))
+    return named(
+        "noisy_sgd",
+        chain(add_noise(eta, gamma, key, seed=seed), scale_by_learning_rate(learning_rate)),
+    )
 
 
 @api_boundary
 def sign_sgd(learning_rate: ScalarOrSchedule) -> GradientTransformationExtraArgs:
     """Steps by the sign of the gradient. Source: Bernstein et al. (2018), arXiv:1802.04434."""
-    return chain(scale_by_sign(), scale_by_learning_rate(learning_rate))
+    return named("sign_sgd", chain(scale_by_sign(), scale_by_learning_rate(learning_rate)))
 
 
 @api_boundary
@@ -97,10 +104,13 @@ def signum(
 
     Source: Bernstein et al. (2018), arXiv:1802.04434.
     """
-    return chain(
-        ema(beta, True, accumulator_dtype),
-        scale_by_sign(),
-        scale_by_learning_rate(learning_rate),
+    return named(
+        "signum",
+        chain(
+            ema(beta, True, accumulator_dtype),
+            scale_by_sign(),
+            scale_by_learning_rate(learning_rate),
+        ),
     )
 
 
@@ -112,7 +122,10 @@ def optimistic_gradient_descent(
 
     Arguments as for `scale_by_optimistic_gradient`.
     """
-    return chain(scale_by_optimistic_gradient(alpha, beta), scale_by_learning_rate(learning_rate))
+    return named(
+        "optimistic_gradient_descent",
+        chain(scale_by_optimistic_gradient(alpha, beta), scale_by_learning_rate(learning_rate)),
+    )
 
 
 @api_boundary
@@ -129,7 +142,9 @@ def polyak_sgd(
         max_learning_rate, f_min, eps, variant: as for `scale_by_polyak`.
         scaling: factor of the step, a number or a schedule.
     """
-    return chain(sgd(scaling), scale_by_polyak(f_min, max_learning_rate, eps, variant))
+    return named(
+        "polyak_sgd", chain(sgd(scaling), scale_by_polyak(f_min, max_learning_rate, eps, variant))
+    )
 
 
 @api_boundary
@@ -141,9 +156,12 @@ def rprop(
     max_step_size: float = 50.0,
 ) -> GradientTransformationExtraArgs:
     """Resilient propagation, for gradients of all the data. Arguments as for `scale_by_rprop`."""
-    return chain(
-        scale_by_rprop(learning_rate, eta_minus, eta_plus, min_step_size, max_step_size),
-        scale(-1.0),
+    return named(
+        "rprop",
+        chain(
+            scale_by_rprop(learning_rate, eta_minus, eta_plus, min_step_size, max_step_size),
+            scale(-1.0),
+        ),
     )
 
 
@@ -158,8 +176,9 @@ def adagrad(
 
     Source: Duchi, Hazan, Singer (2011), JMLR 12, 2121-2159.
     """
-    return chain(
-        scale_by_rss(initial_accumulator_value, eps), scale_by_learning_rate(learning_rate)
+    return named(
+        "adagrad",
+        chain(scale_by_rss(initial_accumulator_value, eps), scale_by_learning_rate(learning_rate)),
     )
 
 
@@ -175,10 +194,13 @@ def adadelta(
 
     Source: Zeiler (2012), arXiv:1212.5701.
     """
-    return chain(
-        add_decayed_weights(weight_decay, weight_decay_mask),
-        scale_by_adadelta(rho, eps),
-        scale_by_learning_rate(learning_rate),
+    return named(
+        "adadelta",
+        chain(
+            add_decayed_weights(weight_decay, weight_decay_mask),
+            scale_by_adadelta(rho, eps),
+            scale_by_learning_rate(learning_rate),
+        ),
     )
 
 
@@ -205,10 +227,13 @@ def rmsprop(
     Source: Tieleman, Hinton (2012), Neural Networks for Machine Learning, lecture 6.5.
     """
     kind = scale_by_stddev if centered else scale_by_rms
-    return chain(
-        kind(decay, eps, initial_scale, eps_in_sqrt, bias_correction),
-        scale_by_learning_rate(learning_rate),
-        identity() if momentum is None else trace(momentum, nesterov),
+    return named(
+        "rmsprop",
+        chain(
+            kind(decay, eps, initial_scale, eps_in_sqrt, bias_correction),
+            scale_by_learning_rate(learning_rate),
+            identity() if momentum is None else trace(momentum, nesterov),
+        ),
     )
 
 
@@ -255,7 +280,7 @@ def adafactor(
         parts.append(ema(momentum, debias=False, accumulator_dtype=dtype_momentum))
     if weight_decay_rate is not None:
         parts.append(add_decayed_weights(weight_decay_rate, weight_decay_mask))
-    return chain(*parts, scale_by_learning_rate(1))
+    return named("adafactor", chain(*parts, scale_by_learning_rate(1)))
 
 
 @api_boundary
@@ -264,7 +289,7 @@ def sm3(learning_rate: float, momentum: float = 0.9) -> GradientTransformationEx
 
     Source: Anil, Gupta, Koren, Singer (2019), arXiv:1901.11150.
     """
-    return chain(scale_by_sm3(momentum), scale(-learning_rate))
+    return named("sm3", chain(scale_by_sm3(momentum), scale(-learning_rate)))
 
 
 # -- by layer --------------------------------------------------------------------------------------
@@ -292,13 +317,16 @@ def lars(
 
     Source: You, Gitman, Ginsburg (2017), arXiv:1708.03888.
     """
-    return chain(
-        add_decayed_weights(weight_decay, weight_decay_mask),
-        masked(
-            scale_by_trust_ratio(trust_coefficient=trust_coefficient, eps=eps), trust_ratio_mask
+    return named(
+        "lars",
+        chain(
+            add_decayed_weights(weight_decay, weight_decay_mask),
+            masked(
+                scale_by_trust_ratio(trust_coefficient=trust_coefficient, eps=eps), trust_ratio_mask
+            ),
+            scale_by_learning_rate(learning_rate),
+            trace(momentum, nesterov),
         ),
-        scale_by_learning_rate(learning_rate),
-        trace(momentum, nesterov),
     )
 
 
@@ -323,8 +351,11 @@ def fromage(learning_rate: float, min_norm: float = 1e-6) -> GradientTransformat
         if isinstance(learning_rate, (int, float))
         else 1 / (1 + learning_rate**2) ** 0.5
     )
-    return chain(
-        scale_by_trust_ratio(min_norm),
-        scale_by_learning_rate(learning_rate * shrink),
-        add_decayed_weights(shrink - 1),
+    return named(
+        "fromage",
+        chain(
+            scale_by_trust_ratio(min_norm),
+            scale_by_learning_rate(learning_rate * shrink),
+            add_decayed_weights(shrink - 1),
+        ),
     )

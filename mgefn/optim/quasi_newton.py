@@ -18,6 +18,7 @@ from mgefn.optim.base import (
     ScalarOrSchedule,
     Updates,
     identity,
+    named,
     needs_params,
 )
 from mgefn.optim.combining import chain
@@ -158,8 +159,11 @@ def lbfgs(
 
     Source: Nocedal, Wright (2006), Numerical Optimization, algorithm 7.5.
     """
-    return chain(
-        scale_by_lbfgs(memory_size, scale_init_precond),
-        scale(-1.0) if learning_rate is None else scale_by_learning_rate(learning_rate),
-        identity() if linesearch is None else linesearch,
+    return named(
+        "lbfgs",
+        chain(
+            scale_by_lbfgs(memory_size, scale_init_precond),
+            scale(-1.0) if learning_rate is None else scale_by_learning_rate(learning_rate),
+            identity() if linesearch is None else linesearch,
+        ),
     )

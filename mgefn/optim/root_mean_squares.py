@@ -270,17 +270,16 @@ def scale_by_factored_rms(
         leaves, treedef = tree.flatten(params)
         rows, columns, whole = [], [], []
         for p in map(asarray, leaves):
-            unused = zeros((1,), p.dtype)
             found = dims(p)
             if found is None:
-                rows.append(unused)
-                columns.append(unused)
+                rows.append(zeros((1,), p.dtype))
+                columns.append(zeros((1,), p.dtype))
                 whole.append(zeros_like(p))
                 continue
             small, large = found
             rows.append(zeros(tuple(np.delete(p.shape, large).tolist()), p.dtype))
             columns.append(zeros(tuple(np.delete(p.shape, small).tolist()), p.dtype))
-            whole.append(unused)
+            whole.append(zeros((1,), p.dtype))
         return FactoredState(
             zero_count(), *[tree.unflatten(treedef, x) for x in (rows, columns, whole)]
         )

@@ -21,7 +21,7 @@ from mgefn.optim.base import (
     with_extra_args_support,
 )
 from mgefn.optim.conditions import choose
-from mgefn.optim.numerics import check_positive, zero_count
+from mgefn.optim.numerics import check_positive, copy_of, zero_count
 
 
 class LookaheadState(NamedTuple):
@@ -39,8 +39,8 @@ class LookaheadParams(NamedTuple):
 
     @classmethod
     def init_synced(cls, params: Params) -> LookaheadParams:
-        """Both equal to params."""
-        return cls(params, params)
+        """Both equal to params, in arrays of their own, so that they can be donated together."""
+        return cls(params, copy_of(params))
 
 
 @api_boundary

@@ -21,6 +21,9 @@ This file only names things. Keys stand in `keys`, uniform numbers in `uniforms`
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
+from mgefn.errors import MissingNameError
 from mgefn.random.choices import categorical, choice, permutation
 from mgefn.random.continuous import (
     cauchy,
@@ -114,3 +117,9 @@ __all__ = [
     "weibull_min",
     "wrap_key_data",
 ]
+
+
+if not TYPE_CHECKING:  # type checkers take a module with __getattr__ to have every name
+
+    def __getattr__(name: str) -> Any:
+        raise MissingNameError(__name__, name, __all__)

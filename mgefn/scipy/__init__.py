@@ -9,6 +9,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from mgefn.errors import MissingNameError
+
 if TYPE_CHECKING:
     from mgefn.scipy import cluster as cluster
     from mgefn.scipy import fft as fft
@@ -42,7 +44,7 @@ _SUBMODULES = frozenset(
 def __getattr__(name: str) -> Any:
     if name in _SUBMODULES:
         return importlib.import_module(f"mgefn.scipy.{name}")
-    raise AttributeError(f"module 'mgefn.scipy' has no attribute {name!r}")
+    raise MissingNameError(__name__, name, _SUBMODULES)
 
 
 def __dir__() -> list[str]:

@@ -6,6 +6,9 @@ state; what remains are checkpoints of it, averages, metrics and where they are 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
+from mgefn.errors import MissingNameError, explain_constructors
 from mgefn.io import (
     CheckpointManager,
     available_steps,
@@ -43,3 +46,12 @@ __all__ = [
     "restore_checkpoint",
     "save_checkpoint",
 ]
+
+# Not those that are nodes of trees: programs make them anew at each step.
+explain_constructors(globals(), set(__all__) - {"EMA", "TrainState"})
+
+
+if not TYPE_CHECKING:  # type checkers take a module with __getattr__ to have every name
+
+    def __getattr__(name: str) -> Any:
+        raise MissingNameError(__name__, name, __all__)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mgefn import tree
-from mgefn.errors import ArgumentError
+from mgefn.errors import ArgumentError, api_boundary
 from mgefn.numpy.creation import asarray
 from mgefn.optim import apply_updates
 from mgefn.random import fold_in
@@ -51,6 +51,7 @@ class TrainState:
     tx: Any = tree.static(default=None)
 
     @classmethod
+    @api_boundary
     def create(
         cls,
         params: Any,

@@ -22,6 +22,9 @@ Source: optree, optree.readthedocs.io; JAX pytrees, docs.jax.dev/en/latest/pytre
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
+from mgefn.errors import MissingNameError
 from mgefn.tree.comparing import PyTree, check, equal, pformat, pprint
 from mgefn.tree.editing import at, empty_node, flatten_dict, unflatten_dict
 from mgefn.tree.flattening import (
@@ -116,3 +119,9 @@ __all__ = [
     "unflatten",
     "unflatten_dict",
 ]
+
+
+if not TYPE_CHECKING:  # type checkers take a module with __getattr__ to have every name
+
+    def __getattr__(name: str) -> Any:
+        raise MissingNameError(__name__, name, __all__)

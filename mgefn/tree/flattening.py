@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from mgefn.errors import TreeError, api_boundary, leave_api
+from mgefn.tree.exact import exact
 from mgefn.tree.keys import KeyPath, keystr
 from mgefn.tree.nodes import IsLeaf, one_level, spec_keys
 from mgefn.tree.registry import DICTS, NAMESPACE, REGISTERED, load_optree
@@ -47,7 +48,8 @@ class PyTreeDef:
 
     Its hash covers the metadata of registered classes, so unhashable metadata raises TypeError.
     `spec` is optree's object behind it, which compares alike and whose hash is quicker, but leaves
-    the metadata out: a cache may be keyed by it if hash(treedef) is taken before an entry is made.
+    the metadata out. Both compare metadata by ==, for which 1 is 1.0: a key under which programs
+    are kept has `exact_metadata` beside it.
     """
 
     __slots__ = ("spec",)
@@ -59,6 +61,19 @@ class PyTreeDef:
     def num_leaves(self) -> int:
         """Number of leaves."""
         return self.spec.num_leaves
+
+    def exact_metadata(self) -> tuple[Any, ...]:
+        """The metadata of registered classes in it as keys, which tell 1, 1.0 and True apart."""
+        if not self.spec.namespace:  # no registered class in it
+            return ()
+        metadata: list[Any] = []
+
+        def visit(kind: type, data: Any, children: Any) -> None:
+            if kind in REGISTERED:
+                metadata.append(exact(data))
+
+        self.spec.walk([None] * self.num_leaves, visit)
+        return tuple(metadata)
 
     @property
     def num_nodes(self) -> int:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+from typing import Any
 
 import numpy as np
 import pytest
@@ -317,3 +319,190 @@ def test_numbers_beside_arrays_of_64_bits_are_not_rounded():
         np.testing.assert_array_equal(got, want)
     narrow = mgefn.jit(lambda x, y, z: x * y)(mnp.ones(2), 0.1, wide)
     assert narrow.dtype == np.float32
+
+
+# -- static values that are equal and mean different things ----------------------------------------
+
+
+@mgefn.tree.dataclass
+class Scaled:
+    x: Any
+    by: Any = mgefn.tree.static(default=1)
+
+
+class ScaledByHand:
+    """A node whose metadata is a bare value."""
+
+    def __init__(self, x: Any, by: Any) -> None:
+        self.x, self.by = x, by
+
+
+mgefn.tree.register_pytree_node(
+    ScaledByHand, lambda n: ((n.x,), n.by), lambda by, xs: ScaledByHand(*xs, by)
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Factor:
+    by: Any
+    note: str = dataclasses.field(default="", compare=False)
+
+
+# In each row the values are equal to each other and mean different things.
+ALIKE = [
+    (1, 1.0, True, 1 + 0j, np.int8(1), np.int64(1), np.float32(1), np.bool_(True)),
+    (0.0, -0.0, np.float32(0.0), np.float32(-0.0), np.float64(-0.0)),
+    (complex(0.0, 1.0), complex(-0.0, 1.0)),
+    (complex(1.0, 0.0), complex(1.0, -0.0)),
+    ((1, 2), (1.0, 2), (True, 2)),
+    ((0.0,), (-0.0,)),
+    (frozenset([1]), frozenset([1.0])),
+    (Factor(1), Factor(1.0), Factor(True), Factor((1,)), Factor((1.0,))),
+]
+
+
+def told(value: Any) -> str:
+    """The type and the text of a value, with those of what it holds."""
+    if isinstance(value, Factor):
+        return f"Factor of {told(value.by)}"
+    if isinstance(value, (tuple, frozenset)):
+        return f"{type(value).__name__} of {[told(v) for v in value]}"
+    return f"{type(value).__name__} {value!r}"
+
+
+def as_static_argument(seen: list[str]) -> Any:
+    def look(x: Any, by: Any) -> Any:
+        seen.append(told(by))
+        return x + len(seen)
+
+    return mgefn.jit(look, static_argnums=1)
+
+
+def as_static_argument_of_checkpoint(seen: list[str]) -> Any:
+    def look(x: Any, by: Any) -> Any:
+        seen.append(told(by))
+        return x + len(seen)
+
+    return mgefn.checkpoint(look, static_argnums=1)
+
+
+def as_field(seen: list[str], node: type = Scaled) -> Any:
+    def look(s: Any) -> Any:
+        seen.append(told(s.by))
+        return s.x + len(seen)
+
+    f = mgefn.jit(look)
+    return lambda x, by: f(node(x, by))
+
+
+def as_field_by_hand(seen: list[str]) -> Any:
+    return as_field(seen, ScaledByHand)
+
+
+def as_field_under_checkpoint(seen: list[str]) -> Any:
+    def look(s: Any) -> Any:
+        seen.append(told(s.by))
+        return s.x + len(seen)
+
+    f = mgefn.checkpoint(look)
+    return lambda x, by: f(Scaled(x, by))
+
+
+WAYS = [as_static_argument, as_static_argument_of_checkpoint, as_field, as_field_by_hand,
+        as_field_under_checkpoint]  # fmt: skip
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("values", ALIKE, ids=str)
+def test_equal_static_values_of_other_meaning_share_no_program(way, values):
+    seen: list[str] = []
+    f = way(seen)
+    first = [float(f(mnp.float32(0), v)) for v in values]
+    assert seen == [told(v) for v in values]
+    for _ in range(12):  # often enough that code is written for the signature
+        again = [float(f(mnp.float32(0), copied(v))) for v in values]
+        assert again == first
+    assert len(seen) == len(values)
+
+
+@pytest.mark.parametrize("way", [as_static_argument, as_static_argument_of_checkpoint])
+def test_nan_as_a_static_argument_is_traced_once(way):
+    """In a field it is traced at each call: treedefs with nan are unequal."""
+    seen: list[str] = []
+    f = way(seen)
+    for _ in range(3):
+        for nan in (float("nan"), np.float32("nan"), complex("nan")):
+            f(mnp.float32(0), (copied(nan),))
+    assert seen == ["tuple of ['float nan']", "tuple of ['float32 np.float32(nan)']",
+                    "tuple of ['complex (nan+0j)']"]  # fmt: skip
+
+
+def copied(value: Any) -> Any:
+    """An equal value that is another object, where Python makes one."""
+    if isinstance(value, Factor):
+        return Factor(copied(value.by), "another note")
+    if isinstance(value, (tuple, frozenset)):
+        return type(value)([copied(v) for v in value])
+    return type(value)(value) if isinstance(value, (float, np.generic)) else value
+
+
+def test_one_field_after_the_other_in_code_that_was_written():
+    """A reader for 1 must not take 1.0, and the other way round."""
+    f = mgefn.jit(lambda s: s.x * s.by)
+    x = mnp.arange(3)
+    for by in [*[1] * 12, 1.0, True, *[1.0] * 12, 1, True, 1j]:
+        got = f(Scaled(x, by))
+        assert got.dtype == (x * by).dtype, by
+
+
+@pytest.mark.parametrize("looped", [mgefn.lax.cond, mgefn.lax.scan])
+def test_static_fields_of_operands_of_control_flow(looped):
+    def run(s: Any) -> Any:
+        if looped is mgefn.lax.cond:
+            return mgefn.lax.cond(True, times, times, s)
+        return mgefn.lax.scan(lambda c, _: (c, times(s)), 0, None, length=1)[1][0]
+
+    def times(s: Any) -> Any:
+        return s.x * s.by
+
+    for by in (1, 1.0, True, 1j, 1):
+        s = Scaled(mnp.arange(3), by)
+        assert run(s).dtype == (s.x * by).dtype
+
+
+def test_a_dataclass_with_its_own_equality_keeps_it():
+    class Same:
+        def __init__(self, note: str) -> None:
+            self.note = note
+
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, Same)
+
+        def __hash__(self) -> int:
+            return 1
+
+    seen: list[str] = []
+    f = mgefn.jit(lambda x, s: seen.append(s.note) or x, static_argnums=1)
+    f(1.0, Same("a"))
+    f(1.0, Same("b"))
+    assert seen == ["a"]
+
+
+def test_explain_miss_tells_static_fields():
+    f = mgefn.jit(lambda s: s.x * s.by)
+    f(Scaled(mnp.ones(2), 1))
+    f(Scaled(mnp.ones(2), 1.0))
+    assert "static fields are (1.0), were (1)" in f.explain_miss()
+    g = mgefn.jit(lambda x, n=None: x, static_argnames="n")
+    g(1.0)
+    g(1.0, n=None)
+    assert "static argument 'n' is None, was not given" in g.explain_miss()
+    h = mgefn.jit(lambda x, n: x, static_argnums=1)
+    h(1.0, Factor(-0.0))
+    h(1.0, Factor(frozenset([2])))
+    assert "'n' is Factor(by={2}), was Factor(by=-0.0)" in h.explain_miss()
+
+
+def test_static_fields_that_cannot_be_hashed():
+    with pytest.raises(mgefn.errors.StaticArgumentError, match=r"type: 'list'\. Use tuples"):
+        mgefn.jit(lambda s: s.x)(Scaled(mnp.ones(2), [1]))

@@ -29,7 +29,7 @@ class Deviation:
 
 # Reasons that several entries have.
 NUMPYS = "as NumPy and JAX: both operands become complex first"
-IMMUTABLE = "arrays never change, so nobody can tell a copy"
+IMMUTABLE = "arrays never change; mnp.copy gives one that a donation leaves alone"
 
 DEVIATIONS = (
     Deviation(
@@ -37,12 +37,6 @@ DEVIATIONS = (
         "x[index] = value sets elements of x",
         "an error, which names x.at[index].set(value)",
         "arrays never change: derivatives and compiled programs rely on it",
-    ),
-    Deviation(
-        "asarray",
-        "copy=True: never the array itself",
-        "the array itself",
-        IMMUTABLE,
     ),
     Deviation(
         "astype",

@@ -46,9 +46,6 @@ def has_a_nan_part(divide: bool) -> bool:
 # What mgefn does instead, for the entries that are no row of a table of special cases.
 CHECKS: dict[tuple[str, str], Callable[[], bool]] = {
     ("__setitem__", "x[index] = value sets elements of x"): refuses_assignment,
-    ("asarray", "copy=True: never the array itself"): lambda: is_itself(
-        lambda x: XP.asarray(x, copy=True)
-    ),
     ("astype", "copy=True, the default: never the array itself"): lambda: is_itself(
         lambda x: XP.astype(x, x.dtype)
     ),

@@ -15,7 +15,7 @@ import pytest
 import mgefn
 import mgefn.numpy as mnp
 from mgefn import io
-from mgefn.errors import ArgumentError, FileFormatError, TreeError
+from mgefn.errors import ArgumentError, CheckpointNotFoundError, FileFormatError, TreeError
 
 ROOT = Path(__file__).parents[2]
 
@@ -46,7 +46,24 @@ def test_nothing_there_gives_the_target(tmp_path):
     target = {"n": 0}
     assert io.restore_checkpoint(tmp_path / "absent", target) is target
     assert io.available_steps(tmp_path / "absent") == []
-    with pytest.raises(ArgumentError, match=r"must hold step 3, got \[\]"):
+    (tmp_path / "empty").mkdir()
+    assert io.restore_checkpoint(tmp_path / "empty", target) is target
+    for folder, got in (("absent", "no such folder"), ("empty", "none there")):
+        # With nothing to go on with, nothing is an error; of the kind that files raise.
+        with pytest.raises(
+            CheckpointNotFoundError, match=rf"hold a checkpoint .*, got {got}\. Cor"
+        ):
+            io.restore_checkpoint(tmp_path / folder, None)
+        with pytest.raises(FileNotFoundError, match=rf"must hold step 3, got {got}\. Is the path"):
+            io.restore_checkpoint(tmp_path / folder, target, step=3)
+    with io.CheckpointManager(tmp_path / "empty") as manager:
+        assert manager.restore(target=target) is target
+        assert manager.latest_step() is None
+        with pytest.raises(CheckpointNotFoundError, match="none there"):
+            manager.restore()
+    with pytest.raises(
+        ArgumentError, match=r"must hold step 3, got none there\. Is the path right"
+    ):
         io.restore_checkpoint(tmp_path, target, step=3)
 
 

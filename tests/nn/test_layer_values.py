@@ -155,7 +155,7 @@ def test_dropout_draws_anew_for_each_call_and_key() -> None:
     assert (a != b).any()
     assert (a != c).any()
     close((a, b), (d, e))
-    with pytest.raises(errors.ArgumentError, match="needs a key"):
+    with pytest.raises(errors.ArgumentError, match=r"^Parallel.0 \(Dropout\): needs a random key"):
         layer.apply({}, {}, x, train=True)
     channels, _ = nn.Dropout2d(0.5).apply(
         {}, {}, mnp.ones((9, 9, 2, 2)), key=random.key(0), train=True

@@ -49,7 +49,7 @@ def test_shapes_and_structures(name: str) -> None:
 
 
 def _own_init(layer: nn.Module) -> bool:
-    return "__init__" in vars(type(layer)) and not vars(type(layer))["__dataclass_params__"].init
+    return "__init__" in vars(type(layer)) and not type(layer).__dataclass_params__.init
 
 
 @pytest.mark.parametrize("train", [False, True], ids=["eval", "train"])

@@ -32,3 +32,41 @@ def test_infinities_as_numpy_has_them():
         q, r = np.divmod(x, y)
     np.testing.assert_array_equal(mnp.floor_divide(x, y), q)
     np.testing.assert_array_equal(mnp.remainder(x, y), r)
+
+
+WAYS = {
+    "eager": lambda f: f,
+    "native": mgefn.jit,
+    "numpy": lambda f: mgefn.jit(f, backend="numpy"),
+    "vmap": mgefn.vmap,
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("op", ["floor_divide", "remainder", "mod", "fmod", "divmod"])
+@pytest.mark.parametrize(
+    "dtype", ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
+)
+def test_integers_divided_by_zero_as_numpy_has_them(dtype, op, way):
+    ends = [] if dtype == "bool" else [np.iinfo(dtype).min, np.iinfo(dtype).max]
+    x = np.array([0, 1, 1, *ends, *ends], dtype=dtype)
+    y = np.array([0, 0, 1, *(0 for _ in ends), *(1 for _ in ends)], dtype=dtype)
+    with np.errstate(divide="ignore"):
+        wanted = np.asarray(getattr(np, op)(x, y))
+    got = np.asarray(WAYS[way](getattr(mnp, op))(x, y))
+    assert got.dtype == wanted.dtype
+    np.testing.assert_array_equal(got, wanted)
+
+
+def test_operators_and_numbers_divide_by_zero_likewise():
+    x = mnp.array([7, -7, 0])
+    np.testing.assert_array_equal(x // 0, [0, 0, 0])
+    np.testing.assert_array_equal(x % 0, [0, 0, 0])
+    np.testing.assert_array_equal(x // 2, [3, -4, 0])
+    np.testing.assert_array_equal(x % -2, [-1, -1, 0])
+    np.testing.assert_array_equal(7 // mnp.array([0, 2]), [0, 3])
+    np.testing.assert_array_equal(mnp.array([True, False]) // False, [0, 0])
+    np.testing.assert_array_equal(mnp.array([True, False]) % False, [0, 0])
+    # The strict functions of lax keep XLA's values.
+    np.testing.assert_array_equal(mgefn.lax.div(x, mnp.zeros_like(x)), [-1, -1, -1])
+    np.testing.assert_array_equal(mgefn.lax.rem(x, mnp.zeros_like(x)), [7, -7, 0])

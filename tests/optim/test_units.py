@@ -584,3 +584,122 @@ def test_training_has_a_derivative_in_the_learning_rate() -> None:
     rate = mnp.array(0.1, "float64")
     slope = (after(rate + 1e-5) - after(rate - 1e-5)) / 2e-5
     np.testing.assert_allclose(mgefn.grad(after)(rate), slope, rtol=1e-6)
+
+
+# -- what a wrong step is told ---------------------------------------------------------------------
+
+STEP = optim.adam(0.1)
+IN_CHAIN = optim.chain(optim.clip(1.0), optim.adamw(0.1))
+OTHER = {"w": mnp.ones((2, 4)), "b": mnp.ones(2)}
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (
+            lambda: STEP.update(GRADS, PARAMS, STEP.init(PARAMS)),
+            r"^adam\.update: state must come before params, got them in the other order\. Call upd",
+        ),
+        (
+            lambda: mgefn.jit(STEP.update)(GRADS, PARAMS, STEP.init(PARAMS)),
+            r"^adam\.update: state must come before params",
+        ),
+        (
+            lambda: STEP.update(GRADS, optim.sgd(0.1).init(PARAMS), PARAMS),
+            r"^adam\.update: state must be what adam\.init gave for these params, but at \[0\] "
+            r"that has ScaleByAdamState",
+        ),
+        (
+            lambda: STEP.update(GRADS["w"], STEP.init(PARAMS), PARAMS),
+            r"^adam\.update: grads must have the structure of params, but at the root params has d",
+        ),
+        (
+            lambda: STEP.update(OTHER, STEP.init(PARAMS), PARAMS),
+            r"^adam\.update: grads must have the shapes of params, got f32\[2,4\] for f32\[2,2\]",
+        ),
+        (
+            lambda: STEP.update(OTHER, STEP.init(PARAMS)),
+            r"^adam\.update: state must be what adam\.init gave .* got f32\[2,2\] in the place of",
+        ),
+        (lambda: STEP.update(GRADS, None, PARAMS), r"^adam\.update: state must be what adam\.init"),
+        (
+            lambda: optim.nadam(0.1).update(GRADS, PARAMS, STEP.init(PARAMS)),
+            r"^nadam\.update: state must come",
+        ),
+        (
+            lambda: optim.adamw(0.1).update(GRADS, optim.adamw(0.1).init(PARAMS)),
+            r"^adamw: update needs the params, got None\. Call update",
+        ),
+        (
+            lambda: optim.lamb(0.1).update(GRADS, optim.lamb(0.1).init(PARAMS)),
+            r"^lamb: update needs the params",
+        ),
+        (
+            lambda: IN_CHAIN.update(GRADS, IN_CHAIN.init(PARAMS)),
+            r"^adamw: update needs the params",
+        ),
+        (
+            lambda: IN_CHAIN.update(GRADS, PARAMS, IN_CHAIN.init(PARAMS)),
+            r"^chain\.update: state must come before params",
+        ),
+        (
+            lambda: optim.polyak_sgd(1.0).update(GRADS, optim.polyak_sgd(1.0).init(PARAMS), PARAMS),
+            r"^polyak_sgd\.update: needs 'value' too, got none\.",
+        ),
+    ],
+)
+def test_errors_name_what_the_user_made(call: Any, text: str) -> None:
+    with pytest.raises(errors.MgefnError, match=text):
+        call()
+
+
+def test_errors_of_the_user_pass_through() -> None:
+    def broken(count: Any) -> Any:
+        raise KeyError("mine")
+
+    opt = optim.adam(broken)
+    with pytest.raises(KeyError, match="mine"):
+        opt.update(GRADS, opt.init(PARAMS), PARAMS)
+
+
+def test_states_share_no_array_with_params_or_within() -> None:
+    """A step that donates params and state would otherwise be refused, or lose what it needs."""
+    makers = {
+        f"{space.__name__}.{name}": getattr(space, name)
+        for space in (optim, contrib)
+        for name in space.__all__
+    }
+    sgd = optim.sgd(0.1)
+    checked = set()
+    for name, make in makers.items():
+        for args in ((), (0.1,), (sgd,), (sgd, 2), (sgd, sgd)):
+            try:
+                state = make(*args).init(PARAMS)
+            except Exception:  # another kind of function, or other arguments
+                continue
+            arrays = [id(x) for x in mgefn.tree.leaves((PARAMS, state))]
+            assert len(set(arrays)) == len(arrays), name
+            checked.add(name.rpartition(".")[2])
+            break
+    assert {"adam", "adan", "amsgrad", "adafactor", "prodigy", "dog", "dowg", "momo", "madgrad",
+            "ademamix", "schedule_free", "schedule_free_sgd", "sam"} <= checked  # fmt: skip
+    both = optim.LookaheadParams.init_synced(PARAMS)
+    assert len({id(x) for x in mgefn.tree.leaves(both)}) == 4
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_steps_that_donate_params_and_state(name: str) -> None:
+    opt = OPTIMIZERS[name]
+
+    def step(params: Any, state: Any) -> Any:
+        updates, state = opt.update(GRADS, state, params)
+        return optim.apply_updates(params, updates), state
+
+    donating = mgefn.jit(step, donate_argnums=(0, 1))
+    want = got = (mgefn.tree.map(mnp.copy, PARAMS), opt.init(PARAMS))
+    got = mgefn.tree.map(mnp.copy, want)
+    for _ in range(3):
+        want, got = mgefn.jit(step)(*want), donating(*got)
+    for x, y in zip(mgefn.tree.leaves(want), mgefn.tree.leaves(got), strict=True):
+        plain = random.key_data if "key" in str(x.dtype) else mnp.asarray
+        np.testing.assert_array_equal(plain(x), plain(y))

@@ -63,6 +63,45 @@ def test_ema_is_the_weighted_mean():
         training.EMA.create(params, 1.0)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64", "complex64"])
+def test_an_average_stays_when_params_are_donated(dtype):
+    params = {"w": mnp.ones(3, dtype), "n": mnp.arange(3), "key": random.key(1)}
+    step = mgefn.jit(
+        lambda p: {"w": 2 * p["w"], "n": p["n"] + 1, "key": random.fold_in(p["key"], 1)},
+        donate_argnums=0,
+    )
+    ema = training.EMA.create(params, decay=0.5)
+    params = step(params)  # the first params are gone
+    start = ema.value()
+    assert start["w"].dtype == dtype
+    np.testing.assert_array_equal(start["w"], np.ones(3))
+    np.testing.assert_array_equal(start["n"], np.arange(3))
+    for _ in range(2):
+        ema = ema.update(params)
+        before, params = params, step(params)
+        with pytest.raises(mgefn.errors.DonatedBufferError):
+            before["w"] + 1
+    value = ema.value()
+    np.testing.assert_allclose(
+        np.asarray(value["w"], complex), np.full(3, (0.25 * 2 + 0.5 * 4) / 0.75), rtol=1e-2
+    )
+    np.testing.assert_array_equal(value["n"], np.arange(3) + 2)
+    mgefn.random.key_data(value["key"])
+
+
+def test_params_and_average_are_donated_together():
+    params = {"w": mnp.ones(3)}
+    ema = training.EMA.create(params, decay=0.5)
+    step = mgefn.jit(lambda p, e: (p, e.update(p)), donate_argnums=(0, 1))
+    for _ in range(3):
+        params, ema = step(mgefn.tree.map(lambda x: x * 2, params), ema)
+    np.testing.assert_allclose(
+        ema.value()["w"], np.full(3, (2 / 8 + 4 / 4 + 8 / 2) / 0.875), rtol=1e-6
+    )
+    shapes = mgefn.tree.structure(training.EMA.create(params, decay=0.5))
+    assert mgefn.tree.structure(ema) == shapes
+
+
 def test_early_stopping():
     stop = training.EarlyStopping(min_delta=0.1, patience=2)
     history = []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from mgefn.data.transforms.base import (
     Compose,
     Draws,
@@ -31,6 +33,7 @@ from mgefn.data.transforms.geometry import (
     RandomVerticalFlip,
 )
 from mgefn.data.transforms.resizing import RandomResize, Resize, ShortestEdgeResize
+from mgefn.errors import MissingNameError, explain_constructors
 
 __all__ = [
     "BrightnessTransform",
@@ -59,3 +62,11 @@ __all__ = [
     "to_bgr",
     "to_gray",
 ]
+
+explain_constructors(globals(), __all__)
+
+
+if not TYPE_CHECKING:  # type checkers take a module with __getattr__ to have every name
+
+    def __getattr__(name: str) -> Any:
+        raise MissingNameError(__name__, name, __all__)

@@ -6,6 +6,9 @@ and classes, `structured` those of sequences, rankings, segmentations and pairs.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
+from mgefn.errors import MissingNameError
 from mgefn.nn.losses.classification import (
     binary_cross_entropy,
     convex_kl_divergence,
@@ -95,3 +98,9 @@ __all__ = [
     "squared_error",
     "triplet_margin_loss",
 ]
+
+
+if not TYPE_CHECKING:  # type checkers take a module with __getattr__ to have every name
+
+    def __getattr__(name: str) -> Any:
+        raise MissingNameError(__name__, name, __all__)

@@ -13,6 +13,7 @@ from typing import Any
 from mgefn import numpy as mnp
 from mgefn.core.array_methods import Array, ArrayLike, Axis
 from mgefn.errors import ShapeError, api_boundary
+from mgefn.nn.checks import check_range
 from mgefn.nn.functions import log_sigmoid, log_softmax, one_hot, softmax, sparse_plus
 from mgefn.nn.losses.shared import floats, inner, integers, reduced, same_shape
 from mgefn.ops.elementwise import stop_gradient_leaf
@@ -214,10 +215,14 @@ def softmax_cross_entropy_with_integer_labels(
 
     Args:
         logits: real, the classes along axis.
-        labels: integers, of the shape of logits without axis.
+        labels: integers, of the shape of logits without axis. Negative ones count from the end.
         axis: one dimension, or several, whose classes are numbered in row-major order.
         where: which classes, or with one dimension less which rows, count; rows without a class
-            give 0.
+            give 0, whatever their label.
+
+    Raises:
+        IndexOutOfBoundsError: a label that counts is no class. Only where labels are known: under
+            jit and vmap such a row gives NaN, as in optax.
 
     Example:
         >>> logits = mnp.array([[0.0, 0.0], [0.0, 100.0]])
@@ -245,9 +250,14 @@ def softmax_cross_entropy_with_integer_labels(
     rows = x.shape[:i] + x.shape[i + 1 :]
     if y.shape != rows:
         raise ShapeError(f"{name}: labels must have shape {rows}, got {y.aval}.")
+    counted = None if mask is None else mnp.any(mask, i)
+    check_range(name, "labels", y, x.shape[i], "classes", counted, _OR_WHERE)
     right = mnp.squeeze(mnp.take_along_axis(x, mnp.expand_dims(y, i), i), i)
     loss = logsumexp(x, i, where=mask) - right
-    return loss if mask is None else mnp.where(mnp.any(mask, i), loss, 0)
+    return loss if mask is None else mnp.where(counted, loss, 0)
+
+
+_OR_WHERE = ", or leave these rows out with where=labels >= 0 or the like"
 
 
 @api_boundary
@@ -263,11 +273,15 @@ def cross_entropy(
 
     Args:
         pred: logits or probabilities, the classes along axis.
-        label: integers, of the shape of pred without axis.
+        label: integers, of the shape of pred without axis. Negative ones count from the end.
         axis: the dimension of classes.
         with_logits: whether pred are logits.
         label_smooth: this share of each label is spread evenly over all classes.
         reduction: "mean", "sum" or "none".
+
+    Raises:
+        IndexOutOfBoundsError: a label is no class. Only where they are known: under jit and vmap
+            such a row gives NaN.
 
     Example:
         >>> mgefn.nn.losses.cross_entropy(mnp.zeros((2, 4)), mnp.array([0, 3]))
@@ -279,6 +293,7 @@ def cross_entropy(
     rows = x.shape[:i] + x.shape[i + 1 :]
     if y.shape != rows:
         raise ShapeError(f"cross_entropy: label must have shape {rows}, got {y.aval}.")
+    check_range("cross_entropy", "label", y, x.shape[i], "classes")
     log_p = log_softmax(x, i) if with_logits else mnp.log(x)
     loss = -mnp.squeeze(mnp.take_along_axis(log_p, mnp.expand_dims(y, i), i), i)
     if label_smooth:
@@ -294,13 +309,22 @@ def nll_loss(
 
     Args:
         inputs: real, the classes along axis.
-        targets: integers, of the shape of inputs without axis.
+        targets: integers, of the shape of inputs without axis. Negative ones count from the end.
         axis: the dimension of classes.
         reduction: "mean", "sum" or "none".
+
+    Raises:
+        ShapeError: targets have another shape.
+        IndexOutOfBoundsError: a target is no class. Only where they are known: under jit and vmap
+            such a row gives NaN.
     """
     (x,) = floats("nll_loss", inputs)
     y = integers("nll_loss", "targets", targets)
     i = normalize_axis("nll_loss", axis, x.ndim)
+    rows = x.shape[:i] + x.shape[i + 1 :]
+    if y.shape != rows:
+        raise ShapeError(f"nll_loss: targets must have shape {rows}, got {y.aval}. Reshape them.")
+    check_range("nll_loss", "targets", y, x.shape[i], "classes")
     right = mnp.take_along_axis(x, mnp.expand_dims(y, i), i)
     return reduced("nll_loss", -mnp.squeeze(right, i), reduction)
 
@@ -358,7 +382,7 @@ def multiclass_hinge_loss(scores: ArrayLike, labels: ArrayLike) -> Array:
 
     Args:
         scores: real, shape (..., classes).
-        labels: integers, shape (...).
+        labels: integers, shape (...). One that is no class counts as if no score were right.
     """
     x, right = _scores("multiclass_hinge_loss", scores, labels)
     return mnp.max(x + 1.0 - right, -1) - inner(x, right)

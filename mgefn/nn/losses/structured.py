@@ -15,6 +15,7 @@ from mgefn.api.batch import vmap
 from mgefn.control.scan import scan
 from mgefn.core.array_methods import Array, ArrayLike
 from mgefn.errors import ArgumentError, ShapeError, api_boundary
+from mgefn.nn.checks import check_range
 from mgefn.nn.functions import log_softmax, sigmoid, softmax
 from mgefn.nn.losses.regression import cosine_similarity
 from mgefn.nn.losses.shared import floats, inner, integers, same_shape
@@ -62,6 +63,8 @@ def ctc_loss(
 
     Raises:
         ShapeError: the shapes do not fit.
+        IndexOutOfBoundsError: a label in front of the paddings is no class. Only where labels are
+            known, so not under jit and vmap.
 
     Source: Graves et al. (2006), Connectionist temporal classification, ICML, 369-376.
     """
@@ -108,6 +111,7 @@ def _ctc(
             f"{name}: needs logits (B, T, K), their paddings (B, T), labels and their paddings "
             f"(B, N), got {x.aval}, {ends.aval}, {y.aval} and {label_ends.aval}."
         )
+    check_range(name, "labels", y, x.shape[2], "classes", label_ends == 0)
     b, n = y.shape
     nothing = mnp.asarray(log_epsilon, x.dtype)
     log_p = log_softmax(x)

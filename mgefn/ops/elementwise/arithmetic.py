@@ -195,8 +195,14 @@ def positive(x: ArrayLike) -> Array:
 def floor_divide(x: ArrayLike, y: ArrayLike) -> Array:
     """The largest integer at most x / y, elementwise, as numpy.floor_divide gives it.
 
-    Floats follow IEEE 754: 1 // 0 is inf. An integer divided by 0 gives -1, as in JAX.
+    Two bools give an int8. Floats follow IEEE 754: 1 // 0 is inf. An integer or a bool divided by 0
+    gives 0, as in NumPy, but without a warning; `lax.div` gives -1 there, as in JAX.
+
+    Example:
+        >>> mnp.floor_divide(mnp.array([7, -7, 7]), mnp.array([2, 2, 0]))
+        Array([ 3, -4,  0], dtype=int32)
     """
+    nonzero = _nonzero_number(y)
     x, y = broadcasted("floor_divide", promoted("floor_divide", (x, y)))
     dtype = x.dtype
     if dtypes.is_bool(dtype):
@@ -206,10 +212,10 @@ def floor_divide(x: ArrayLike, y: ArrayLike) -> Array:
         raise DTypeError(f"floor_divide: needs real operands, got {x.aval}. Divide with /.")
     if dtypes.is_integer(dtype):
         quotient = div_p.bind1(x, y)
-        if not dtypes.is_signed(dtype):
-            return quotient
-        signs_differ = sign_p.bind1(x) != sign_p.bind1(y)
-        return where(signs_differ & (rem_p.bind1(x, y) != 0), quotient - 1, quotient)
+        if dtypes.is_signed(dtype):
+            signs_differ = sign_p.bind1(x) != sign_p.bind1(y)
+            quotient = where(signs_differ & (rem_p.bind1(x, y) != 0), quotient - 1, quotient)
+        return _zero_by_zero(quotient, y, nonzero)
     quotient = div_p.bind1(x, y)
     # x / y rounded may reach the next integer, which floor must not: go by the exact remainder.
     r = rem_p.bind1(x, y)
@@ -223,13 +229,25 @@ def floor_divide(x: ArrayLike, y: ArrayLike) -> Array:
     return where(abs(quotient) < np.inf, nearest, beyond)
 
 
+def _nonzero_number(y: Any) -> bool:
+    """Whether y is a Python integer other than 0, so that no element needs to be looked at."""
+    return y.__class__ is int and y != 0
+
+
+def _zero_by_zero(x: Any, y: Any, nonzero: bool) -> Any:
+    """x, but NumPy's 0 where an integer y is 0. Chosen afterwards: checkify sees the division."""
+    return x if nonzero else where(y == 0, 0, x)
+
+
 @method("remainder")
 @api_boundary
 def remainder(x: ArrayLike, y: ArrayLike) -> Array:
     """x - floor(x / y) * y, elementwise: takes the sign of y, as numpy.remainder does.
 
-    Derivative: 1 in x, -floor(x / y) in y.
+    Two bools give an int8. An integer or a bool by 0 leaves 0, as in NumPy, but without a warning;
+    `lax.rem` leaves x. Derivative: 1 in x, -floor(x / y) in y.
     """
+    nonzero = _nonzero_number(y)
     x, y = broadcasted("remainder", promoted("remainder", (x, y)))
     if dtypes.is_bool(x.dtype):
         x, y = x.astype(np.int8), y.astype(np.int8)
@@ -237,9 +255,9 @@ def remainder(x: ArrayLike, y: ArrayLike) -> Array:
         raise DTypeError(f"remainder: needs real operands, got {x.aval}.")
     r = rem_p.bind1(x, y)
     if dtypes.is_integer(x.dtype):
-        if not dtypes.is_signed(x.dtype):
-            return r
-        return where((r != 0) & ((r < 0) != (y < 0)), r + y, r)
+        if dtypes.is_signed(x.dtype):
+            r = where((r != 0) & ((r < 0) != (y < 0)), r + y, r)
+        return _zero_by_zero(r, y, nonzero)
     moved = where((r != 0) & ((r < 0) != (y < 0)), r + y, r)
     # A remainder of zero has the sign of y as well.
     return zero_sign_p.bind1(moved, y)
@@ -251,7 +269,7 @@ mod = remainder
 @method("divmod")
 @api_boundary
 def divmod(x: ArrayLike, y: ArrayLike) -> tuple[Array, Array]:
-    """(x // y, x % y), elementwise."""
+    """(x // y, x % y), elementwise; (0, 0) where an integer is divided by 0."""
     return floor_divide(x, y), remainder(x, y)
 
 
@@ -260,12 +278,15 @@ def divmod(x: ArrayLike, y: ArrayLike) -> tuple[Array, Array]:
 def fmod(x: ArrayLike, y: ArrayLike) -> Array:
     """The remainder of x / y with the sign of x, as C's fmod and numpy.fmod give it.
 
-    Two bools give an int8, as NumPy's.
+    Two bools give an int8, as NumPy's. An integer or a bool by 0 leaves 0, as in NumPy, but without
+    a warning; `lax.rem` leaves x.
     """
+    nonzero = _nonzero_number(y)
     x, y = promoted("fmod", (x, y))
     if x.dtype == np.bool_:
         x, y = x.astype(np.int8), y.astype(np.int8)
-    return binary(rem_p, x, y)
+    r = binary(rem_p, x, y)
+    return _zero_by_zero(r, y, nonzero) if dtypes.is_integer(x.dtype) else r
 
 
 @method("square")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
+from mgefn.errors import MissingNameError
 from mgefn.optim.contrib.averages import (
     MadgradState,
     ScaleByAdemamixState,
@@ -78,3 +81,9 @@ __all__ = [
     "schedule_free_sgd",
     "split_real_and_imaginary",
 ]
+
+
+if not TYPE_CHECKING:  # type checkers take a module with __getattr__ to have every name
+
+    def __getattr__(name: str) -> Any:
+        raise MissingNameError(__name__, name, __all__)

@@ -19,6 +19,7 @@ from mgefn.optim.base import (
     Params,
     ScalarOrSchedule,
     Updates,
+    named,
     needs_params,
     with_extra_args_support,
 )
@@ -27,6 +28,7 @@ from mgefn.optim.numerics import (
     bias_correction,
     cast,
     cast_as,
+    copy_of,
     dtype_or_none,
     safe_increment,
     squared,
@@ -71,8 +73,10 @@ def scale_by_ademamix(
     mu_dtype = dtype_or_none(mu_dtype)
 
     def init(params: Params) -> ScaleByAdemamixState:
-        zero = zeros_of(params, mu_dtype)
-        return ScaleByAdemamixState(zero_count(), zero_count(), zero, zero, zero_squares(params))
+        return ScaleByAdemamixState(
+            zero_count(), zero_count(), zeros_of(params, mu_dtype), zeros_of(params, mu_dtype),
+            zero_squares(params),
+        )  # fmt: skip
 
     def update(
         updates: Updates, state: ScaleByAdemamixState, params: Params | None = None
@@ -113,10 +117,13 @@ def ademamix(
 
     Arguments as for `scale_by_ademamix` and `add_decayed_weights`.
     """
-    return chain(
-        scale_by_ademamix(b1, b2, b3, alpha, eps, eps_root, mu_dtype),
-        add_decayed_weights(weight_decay, mask),
-        scale_by_learning_rate(learning_rate),
+    return named(
+        "ademamix",
+        chain(
+            scale_by_ademamix(b1, b2, b3, alpha, eps, eps_root, mu_dtype),
+            add_decayed_weights(weight_decay, mask),
+            scale_by_learning_rate(learning_rate),
+        ),
     )
 
 
@@ -195,13 +202,13 @@ def adopt(
     clip_value_fn: Callable[[Any], Any] = _fourth_root,
 ) -> GradientTransformationExtraArgs:
     """Adam that converges for any b2. Arguments as for `scale_by_adopt`."""
-    return chain(
+    return named("adopt", chain(
         scale_by_adopt(
             b1, b2, eps, mu_dtype,
             nesterov=nesterov, use_clipping=use_clipping, clip_value_fn=clip_value_fn,
         ),
         scale_by_learning_rate(learning_rate),
-    )  # fmt: skip
+    ))  # fmt: skip
 
 
 class MadgradState(NamedTuple):
@@ -228,9 +235,7 @@ def scale_by_madgrad(
     """
 
     def init(params: Params) -> MadgradState:
-        return MadgradState(
-            zero_count(), zero_squares(params), zeros_of(params), tree.map(asarray, params)
-        )
+        return MadgradState(zero_count(), zero_squares(params), zeros_of(params), copy_of(params))
 
     def update(
         updates: Updates, state: MadgradState, params: Params | None = None
@@ -269,7 +274,10 @@ def madgrad(
 
     Arguments as for `scale_by_madgrad`.
     """
-    return chain(add_decayed_weights(weight_decay), scale_by_madgrad(learning_rate, momentum, eps))
+    return named(
+        "madgrad",
+        chain(add_decayed_weights(weight_decay), scale_by_madgrad(learning_rate, momentum, eps)),
+    )
 
 
 class SplitRealAndImaginaryArrays(NamedTuple):

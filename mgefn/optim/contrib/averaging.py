@@ -16,11 +16,12 @@ from mgefn.optim.base import (
     Params,
     ScalarOrSchedule,
     Updates,
+    named,
     needs_params,
     with_extra_args_support,
 )
 from mgefn.optim.combining import chain
-from mgefn.optim.numerics import cast, cast_as, safe_increment
+from mgefn.optim.numerics import cast, cast_as, copy_of, safe_increment
 from mgefn.optim.optimizers import sgd
 from mgefn.optim.root_mean_squares import scale_by_rms
 from mgefn.optim.scaling import scale_by_learning_rate
@@ -71,7 +72,7 @@ def schedule_free(
 
     def init(params: Params) -> ScheduleFreeState:
         dtype = tree_dtype(params, "promote")
-        z = cast(tree.map(asarray, params), state_dtype)
+        z = cast(copy_of(params), state_dtype)
         return ScheduleFreeState(
             asarray(b1, dtype), asarray(0, dtype), asarray(1, "int32"), asarray(0, dtype),
             base.init(params), z,
@@ -150,7 +151,7 @@ def schedule_free_sgd(
     base = sgd(rate)
     if weight_decay is not None:
         base = chain(add_decayed_weights(weight_decay), base)
-    return schedule_free(base, rate, b1, weight_lr_power, state_dtype)
+    return named("schedule_free_sgd", schedule_free(base, rate, b1, weight_lr_power, state_dtype))
 
 
 @api_boundary
@@ -188,4 +189,4 @@ def schedule_free_adamw(
         add_decayed_weights(weight_decay),
         scale_by_learning_rate(rate),
     )
-    return schedule_free(base, rate, b1, weight_lr_power, state_dtype)
+    return named("schedule_free_adamw", schedule_free(base, rate, b1, weight_lr_power, state_dtype))

@@ -23,6 +23,7 @@ from mgefn.optim.base import (
     Params,
     ScalarOrSchedule,
     Updates,
+    named,
     stateless,
 )
 from mgefn.optim.combining import MaskedNode, chain, partition
@@ -302,7 +303,7 @@ def muon(
         return tree.map(lambda n: "adam" if n is None else "muon", given, is_leaf=_is_numbers)
 
     rms: Any = consistent_rms
-    return partition(
+    return named("muon", partition(
         {
             "muon": chain(
                 scale_by_muon(
@@ -321,4 +322,4 @@ def muon(
             ),
         },
         labels,
-    )  # fmt: skip
+    ))  # fmt: skip

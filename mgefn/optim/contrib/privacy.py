@@ -17,6 +17,7 @@ from mgefn.optim.base import (
     ScalarOrSchedule,
     Updates,
     identity,
+    named,
 )
 from mgefn.optim.clipping import per_example_global_norm_clip
 from mgefn.optim.combining import chain
@@ -79,8 +80,11 @@ def dpsgd(
     nesterov: bool = False,
 ) -> GradientTransformationExtraArgs:
     """Descent by `differentially_private_aggregate`, with its arguments and those of `sgd`."""
-    return chain(
-        differentially_private_aggregate(l2_norm_clip, noise_multiplier, seed),
-        identity() if momentum is None else trace(momentum, nesterov),
-        scale_by_learning_rate(learning_rate),
+    return named(
+        "dpsgd",
+        chain(
+            differentially_private_aggregate(l2_norm_clip, noise_multiplier, seed),
+            identity() if momentum is None else trace(momentum, nesterov),
+            scale_by_learning_rate(learning_rate),
+        ),
     )

@@ -20,12 +20,14 @@ from mgefn.optim.base import (
     ScalarOrSchedule,
     Updates,
     identity,
+    named,
     needs_params,
 )
 from mgefn.optim.combining import chain
 from mgefn.optim.linesearch import real_dtype
 from mgefn.optim.numerics import (
     cast_as,
+    copy_of,
     one_minus_power,
     safe_increment,
     zero_count,
@@ -81,7 +83,7 @@ def prodigy(
     def init(params: Params) -> ProdigyState:
         dtype = real_dtype(params)
         return ProdigyState(
-            zeros_of(params), zeros_of(params), zeros_of(params), tree.map(asarray, params),
+            zeros_of(params), zeros_of(params), zeros_of(params), copy_of(params),
             full((), estim_lr0, dtype), zeros((), dtype), zero_count(),
         )  # fmt: skip
 
@@ -112,7 +114,7 @@ def prodigy(
             mean, square, total, state.params0, new_estimate, cast_as(numerator, estimate), count
         )
 
-    return GradientTransformation(init, update)
+    return named("prodigy", GradientTransformation(init, update))
 
 
 # -- distance over gradients -----------------------------------------------------------------------
@@ -160,7 +162,7 @@ def dog(
             distance = first_value * (1 + trees.norm(params))
         return DoGState(
             asarray(True),
-            tree.map(asarray, params),
+            copy_of(params),
             asarray(distance).astype(dtype),
             zeros((), dtype),
         )
@@ -182,10 +184,13 @@ def dog(
         new = tree.map(lambda g: cast_as(rate, g) * g, updates)
         return new, DoGState(asarray(False), state.init_params, distance, total)
 
-    return chain(
-        identity() if weight_decay is None else add_decayed_weights(weight_decay, mask),
-        GradientTransformation(init, update),
-        scale_by_learning_rate(learning_rate),
+    return named(
+        "dog",
+        chain(
+            identity() if weight_decay is None else add_decayed_weights(weight_decay, mask),
+            GradientTransformation(init, update),
+            scale_by_learning_rate(learning_rate),
+        ),
     )
 
 
@@ -219,7 +224,7 @@ def dowg(
     def init(params: Params) -> DoWGState:
         dtype = real_dtype(params)
         first = eps if init_estim_sq_dist is None else init_estim_sq_dist
-        return DoWGState(tree.map(asarray, params), zeros((), dtype), full((), first, dtype))
+        return DoWGState(copy_of(params), zeros((), dtype), full((), first, dtype))
 
     def update(
         updates: Updates, state: DoWGState, params: Params | None = None
@@ -234,10 +239,13 @@ def dowg(
         new = tree.map(lambda g: cast_as(rate, g) * g, updates)
         return new, DoWGState(state.init_params, total, square)
 
-    return chain(
-        identity() if weight_decay is None else add_decayed_weights(weight_decay, mask),
-        GradientTransformation(init, update),
-        scale_by_learning_rate(learning_rate),
+    return named(
+        "dowg",
+        chain(
+            identity() if weight_decay is None else add_decayed_weights(weight_decay, mask),
+            GradientTransformation(init, update),
+            scale_by_learning_rate(learning_rate),
+        ),
     )
 
 
@@ -276,8 +284,10 @@ def momo(
 
     def init(params: Params) -> MomoState:
         dtype = real_dtype(params)
-        zero = zeros((), dtype)
-        return MomoState(zeros_of(params), zero, zero, full((), lower_bound, dtype), zero_count())
+        return MomoState(
+            zeros_of(params), zeros((), dtype), zeros((), dtype), full((), lower_bound, dtype),
+            zero_count(),
+        )  # fmt: skip
 
     def update(
         updates: Updates,
@@ -319,4 +329,4 @@ def momo(
         )
         return new, MomoState(mean, loss, gamma, bound, safe_increment(state.count))
 
-    return GradientTransformationExtraArgs(init, update)
+    return named("momo", GradientTransformationExtraArgs(init, update))

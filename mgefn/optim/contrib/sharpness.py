@@ -19,12 +19,13 @@ from mgefn.optim.base import (
     GradientTransformationExtraArgs,
     Params,
     Updates,
+    named,
     needs_params,
     stateless,
     with_extra_args_support,
 )
 from mgefn.optim.conditions import choose
-from mgefn.optim.numerics import cast_as, check_positive, global_norm, zero_count
+from mgefn.optim.numerics import cast_as, check_positive, copy_of, global_norm, zero_count
 
 NormalizeState = EmptyState
 
@@ -88,7 +89,7 @@ def sam(
     outer, uphill = with_extra_args_support(optimizer), with_extra_args_support(adv_optimizer)
 
     def init(params: Params) -> SAMState:
-        cache = None if opaque_mode else params
+        cache = None if opaque_mode else copy_of(params)
         return SAMState(zero_count(), outer.init(params), uphill.init(params), cache)
 
     def transparent(
@@ -142,4 +143,6 @@ def sam(
         new, opt_state = outer.update(updates, state.opt_state, params, **extra_args)
         return new, SAMState(zero_count(), opt_state, adv_state, None)
 
-    return GradientTransformationExtraArgs(init, opaque if opaque_mode else transparent)
+    return named(
+        "sam", GradientTransformationExtraArgs(init, opaque if opaque_mode else transparent)
+    )

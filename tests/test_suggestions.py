@@ -1,0 +1,205 @@
+"""Names that are not there: what the message says that somebody meant."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pickle
+import re
+from typing import Any
+
+import pytest
+
+import mgefn
+import mgefn.numpy as mnp
+from mgefn import data, io, lax, nn, optim, suggestions, training
+from mgefn.errors import ArgumentError, MissingNameError, api_boundary
+
+x23 = mnp.ones((2, 3))
+
+
+def call(f: Any, *args: Any, **named: Any) -> Any:
+    """f, by a name of which type checkers know nothing."""
+    return f(*args, **named)
+
+
+KEYWORDS: dict[str, tuple[Any, str]] = {
+    "adam(lr)": (lambda: call(optim.adam, lr=0.1), "^adam: .*got 'lr'. Did you mean learning_rate"),
+    "adam(betas)": (lambda: call(optim.adam, 0.1, betas=(0.9, 0.99)), "Did you mean b1 or b2"),
+    "adam(weight_decay)": (lambda: call(optim.adam, 0.1, weight_decay=1), "adamw has it"),
+    "sgd(params)": (lambda: call(optim.sgd, params={}), "made without params"),
+    "argmax(dim)": (
+        lambda: call(mnp.argmax, x23, dim=1),
+        "^argmax: .*got 'dim'. Did you mean axis",
+    ),
+    "argmax(keepdim)": (lambda: call(mnp.argmax, x23, 1, keepdim=True), "Did you mean keepdims"),
+    "x.argmax(dim)": (lambda: call(x23.argmax, dim=1), "Did you mean axis"),
+    "concatenate(dim)": (lambda: call(mnp.concatenate, [x23, x23], dim=0), "Did you mean axis"),
+    "softmax(dim)": (lambda: call(nn.softmax, x23, dim=-1), "^softmax: .*Did you mean axis"),
+    "zeros(requires_grad)": (
+        lambda: call(mnp.zeros, 3, requires_grad=True),
+        "Derivatives are functions",
+    ),
+    "jit(static_args)": (
+        lambda: call(mgefn.jit, len, static_args=0),
+        "Did you mean static_argnums",
+    ),
+    "vmap(in_dims)": (lambda: call(mgefn.vmap, len, in_dims=0), "Did you mean in_axes"),
+    "Linear(in_dim)": (
+        lambda: call(nn.Linear, in_dim=3, out_features=4),
+        "^Linear: .*mean in_features",
+    ),
+    "Conv2d(strides)": (
+        lambda: call(nn.Conv2d, 1, 2, 3, strides=2),
+        "^Conv2d: .*Did you mean stride?",
+    ),
+    "Dropout(rate)": (lambda: call(nn.Dropout, rate=0.1), "^Dropout: .*Did you mean drop_prob"),
+    "LayerNorm(epsilon)": (
+        lambda: call(nn.LayerNorm, epsilon=1e-3),
+        "^LayerNorm: .*Did you mean eps",
+    ),
+    "BatchNorm1d(features)": (
+        lambda: call(nn.BatchNorm1d, features=3),
+        "Did you mean num_features",
+    ),
+    "DataLoader(batch_size)": (
+        lambda: call(data.DataLoader, range(3), batch_size=2),
+        r"^DataLoader: .*Give it to the sampler: sampler=RandomSampler\(dataset, batch_size=",
+    ),
+    "DataLoader(shuffle)": (lambda: call(data.DataLoader, range(3), shuffle=True), "RandomSampler"),
+    "DataLoader(collate_fn)": (lambda: call(data.DataLoader, [], collate_fn=len), "mean collator"),
+    "RandomSampler(batchsize)": (
+        lambda: call(data.RandomSampler, range(3), batchsize=2),
+        "^RandomSampler: .*Did you mean batch_size",
+    ),
+    "CheckpointManager(keep)": (
+        lambda: call(io.CheckpointManager, "x", keep=3),
+        "mean max_to_keep",
+    ),
+    "EMA.create(decy)": (
+        lambda: call(training.EMA.create, {}, decy=0.9),
+        "^EMA.create: .*mean decay",
+    ),
+    "TrainState.create(optimizer)": (
+        lambda: call(training.TrainState.create, {}, optimizer=optim.sgd(0.1)),
+        "^TrainState.create: .*Did you mean tx",
+    ),
+    "nothing alike": (lambda: call(mnp.argmax, x23, qqq=1), "got 'qqq'. Leave it out"),
+}
+
+
+@pytest.mark.parametrize("name", KEYWORDS)
+def test_keywords(name: str) -> None:
+    call, text = KEYWORDS[name]
+    with pytest.raises(ArgumentError, match=text) as caught:
+        call()
+    assert isinstance(caught.value, TypeError)  # what Python raises for it
+    assert caught.value.__context__ is None
+    files = []
+    traceback = caught.value.__traceback__
+    while traceback is not None:
+        files.append(traceback.tb_frame.f_code.co_filename)
+        traceback = traceback.tb_next
+    assert set(files) == {__file__}
+
+
+def test_other_type_errors_stay_as_they_are() -> None:
+    @api_boundary
+    def calls_wrongly(f: Any, a: int = 0) -> Any:
+        return f(b=a)
+
+    with pytest.raises(TypeError, match=r"unexpected keyword argument 'b'") as caught:
+        calls_wrongly(lambda a: a)
+    assert not isinstance(caught.value, ArgumentError)
+    with pytest.raises(TypeError, match=r"adam\(\) missing 1 required positional argument"):
+        optim.adam()  # type: ignore[call-arg]  # the mistake
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'out_features'"):
+        nn.Linear(3)  # type: ignore[call-arg]  # the mistake
+
+
+def test_constructors_keep_their_signatures_and_defaults() -> None:
+    assert list(inspect.signature(nn.Conv2d).parameters)[:4] == [
+        "in_channels", "out_channels", "kernel_size", "stride",
+    ]  # fmt: skip
+    assert nn.Conv2d(1, 2, 3) == nn.Conv2d(1, 2, 3, stride=1)
+    assert (
+        nn.Conv2d(1, 2, 3, weight_init=nn.initializers.zeros).weight_init is nn.initializers.zeros
+    )
+    assert list(inspect.signature(data.DataLoader).parameters)[:2] == ["dataset", "sampler"]
+    assert pickle.loads(pickle.dumps(nn.GRU(3, 4, 2))) == nn.GRU(3, 4, 2)
+    assert nn.Sequential(head=nn.relu).layers[0][0] == "head"
+
+    class Wide(nn.Linear):
+        """A subclass has the constructor of its base."""
+
+    assert Wide(3, 4).out_features == 4
+
+
+NAMES = {
+    "nn.Dense": (
+        nn,
+        "Dense",
+        r"^module 'mgefn.nn' has no attribute 'Dense'. Did you mean Linear\?",
+    ),
+    "nn.linaer": (nn, "linaer", r"Did you mean linear\?"),
+    "mnp.jit": (mnp, "jit", r"Did you mean mgefn.jit\?"),
+    "mnp.concatenat": (mnp, "concatenat", r"Did you mean concatenate\?"),
+    "mnp.unsqueeze": (mnp, "unsqueeze", r"Did you mean expand_dims\?"),
+    "optim.Adam": (optim, "Adam", r"Did you mean adam\?"),
+    "optim.muon": (optim, "muon", r"Did you mean contrib.muon\?"),
+    "random.randn": (mgefn.random, "randn", r"Did you mean normal\?"),
+    "lax.relu": (lax, "relu", r"Did you mean mgefn.nn.relu\?"),
+    "data.TensorDataset": (data, "TensorDataset", r"Did you mean ArrayDataset\?"),
+    "mgefn.gradd": (mgefn, "gradd", r"Did you mean grad\?"),
+    "mgefn.PRNGKey": (mgefn, "PRNGKey", r"Did you mean mgefn.random.key\?"),
+    "mgefn.qqqqq": (mgefn, "qqqqq", r"^module 'mgefn' has no attribute 'qqqqq'\.$"),
+    "scipy.specail": (mgefn.scipy, "specail", r"Did you mean special\?"),
+    "tree.mapp": (mgefn.tree, "mapp", r"Did you mean map\?"),
+    "losses.hubber_loss": (nn.losses, "hubber_loss", r"Did you mean huber_loss\?"),
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_of_modules(name: str) -> None:
+    module, missing, text = NAMES[name]
+    with pytest.raises(MissingNameError, match=text) as caught:
+        getattr(module, missing)
+    assert isinstance(caught.value, AttributeError)
+    assert not hasattr(module, missing)
+    assert getattr(module, missing, 3) == 3
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+
+
+def test_what_is_missing_cannot_be_imported_and_modules_can() -> None:
+    with pytest.raises(ImportError, match="cannot import name 'Dense'"):
+        exec("from mgefn.nn import Dense")
+    assert importlib.import_module("mgefn.nn.parameters").matching is nn.matching
+    assert not hasattr(nn, "__wrapped__")
+
+
+def resolved(module: Any, path: str) -> Any:
+    if path == "mgefn" or path.startswith("mgefn."):
+        module, path = mgefn, path.removeprefix("mgefn").lstrip(".")
+    for part in path.split("."):
+        module = getattr(module, part) if part else module
+    return module
+
+
+@pytest.mark.parametrize("module", suggestions._NAMES)
+def test_every_suggestion_is_there_and_every_missing_name_is_missing(module: str) -> None:
+    where = importlib.import_module(module)
+    for name, meant in suggestions._NAMES[module].items():
+        assert name not in dir(where), f"{module}.{name} exists: drop it from the table"
+        for part in re.split(r", or | or |, | and ", meant):
+            if re.fullmatch(r"[\w.]+", part):
+                assert resolved(where, part) is not None, (name, part)
+
+
+def test_keywords_with_an_explanation_are_refused_by_their_function() -> None:
+    spaces = (mgefn, mnp, nn, optim, data)
+    for (function, keyword), text in suggestions._ELSEWHERE.items():
+        found = [getattr(s, function) for s in spaces if function in dir(s)]
+        assert found, function
+        for f in found:
+            assert keyword not in inspect.signature(f).parameters, (function, keyword)
+        assert text.endswith("."), text
