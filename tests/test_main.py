@@ -17,7 +17,7 @@ from tests.test_primitives import primitives
 def test_the_table_names_every_primitive_and_backend(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["table"]) == 0
     head, *lines = capsys.readouterr().out.splitlines()
-    assert head.split() == ["primitive", "numpy", "llvm", "cupy", "notes"]
+    assert head.split() == ["primitive", "numpy", "llvm", "cupy", "ptx", "notes"]
     named = [line.split()[0] for line in lines[: len(primitives())]]
     assert named == [p.name for p in primitives()]
     assert not any("?" in line for line in lines)

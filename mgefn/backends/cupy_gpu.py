@@ -21,7 +21,8 @@ from mgefn.backends.cupy_kernels import shaping as sh
 from mgefn.backends.cupy_kernels import sorting as so
 from mgefn.backends.cupy_kernels import special as spk
 from mgefn.backends.cupy_kernels import windows as wi
-from mgefn.backends.cupy_kernels.base import Limited, Ufunc
+from mgefn.backends.cupy_kernels.base import Limited, Ufunc, copied
+from mgefn.compiler.fusion import copy_p
 from mgefn.control import branching, checkpoint, custom_batching, implicit, linear_call, loops, scan
 from mgefn.control import callbacks as cb
 from mgefn.control import checks as ch
@@ -57,6 +58,7 @@ KERNELS = {
     s.pad_p: sh.pad,
     s.slice_p: sh.strided_slice,
     s.iota_p: sh.iota,
+    copy_p: copied,
     # contractions
     c.dot_general_p: co.dot_general,
     # sorting

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from mgefn.backends.llvm_kernels import elementwise as ew
+from mgefn.backends.numpy_kernels.shaping import places_of_padding
 from mgefn.compiler.codegen.ptx import THREADS
 from mgefn.compiler.codegen.ptx_indexing import GatherCopy, ScatterAtomic
 from mgefn.compiler.codegen.values import ALL, FLOATS, HALVES, INTEGERS, itemsize
@@ -34,15 +35,20 @@ from mgefn.compiler.native import dtype_name
 from mgefn.compiler.steps import Call, Fixed, Lowered, NativeStep, Place, Scratch, Spot, roots_of
 from mgefn.core.jaxpr import Eqn
 from mgefn.ops import indexing as i
+from mgefn.ops import shaping as s
 from mgefn.ops.indexing.gather import CLIP, FILL, window_sizes
 
 WIDE = 1 << 31  # elements from which numbers of them need 64 bits
+MOST_JOINED = 8  # arrays that are joined by a launch for each
+_BITS = {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64"}  # what is moved as what, by its bytes
 
 
 def copied(shape: Sequence[int], strides: Sequence[int], source: Spot, dtype: str, target: Spot,
-           as_dtype: str) -> Launch:  # fmt: skip
-    """The launch that makes a contiguous copy, in another dtype if need be."""
-    steps = [list(strides), list(contiguous(shape, itemsize(as_dtype)))]
+           as_dtype: str, target_strides: Sequence[int] | None = None) -> Launch:  # fmt: skip
+    """The launch that makes a copy, in another dtype if need be; contiguous if nothing is said."""
+    if target_strides is None:
+        target_strides = contiguous(shape, itemsize(as_dtype))
+    steps = [list(strides), list(target_strides)]
     loops = collapsed(shape, steps, range(len(shape))) or [(1, [0, 0])]
     *outer, (row, inner) = loops
     accesses, numbers = [], [n for n, _ in outer[1:]] + [row]
@@ -59,6 +65,59 @@ def copied(shape: Sequence[int], strides: Sequence[int], source: Spot, dtype: st
     )
     rows = math.prod(n for n, _ in outer)
     return planned(Call(kernel, (source, target), (*numbers, max(rows, 1)), rows, 0))
+
+
+def _moved(eqn: Eqn, code: list[Launch], places: Sequence[Place]) -> NativeStep:
+    (out,) = eqn.out_binders
+    return NativeStep(
+        code, roots_of(places), [out], eqn.primitive.name,
+        moved=2 * out.aval.nbytes, sources=[eqn.source],
+    )  # fmt: skip
+
+
+def _reshape(eqn: Eqn, places: Sequence[Place]) -> NativeStep | None:
+    """Elements in row-major order, wherever they lie; a copy is one too."""
+    (x,), (out,), (at,) = eqn.inputs, eqn.out_binders, places
+    bits = _BITS.get(x.aval.dtype.itemsize)
+    if bits is None:
+        return None
+    source = at.root, at.offset
+    return _moved(eqn, [copied(x.aval.shape, at.strides, source, bits, (out, 0), bits)], places)
+
+
+def _concatenate(eqn: Eqn, places: Sequence[Place]) -> NativeStep | None:
+    (out,), d = eqn.out_binders, eqn.params["dimension"]
+    bits = _BITS.get(out.aval.dtype.itemsize)
+    if bits is None or len(places) > MOST_JOINED:
+        return None
+    strides = contiguous(out.aval.shape, itemsize(bits))
+    code, start = [], 0
+    for x, at in zip(eqn.inputs, places, strict=True):
+        target = out, start * strides[d]
+        source = at.root, at.offset
+        code.append(copied(x.aval.shape, at.strides, source, bits, target, bits, strides))
+        start += x.aval.shape[d]
+    return _moved(eqn, code, places)
+
+
+def _pad(eqn: Eqn, places: Sequence[Place]) -> NativeStep | None:
+    (x, _), (out,), (at, value) = eqn.inputs, eqn.out_binders, places
+    bits = _BITS.get(out.aval.dtype.itemsize)
+    if bits is None:
+        return None
+    shape, source, target = places_of_padding(x.aval.shape, eqn.params["padding_config"])
+    kept = tuple(s.stop - s.start for s in source)
+    code = []
+    if math.prod(kept) < math.prod(shape):
+        spot = value.root, value.offset
+        code.append(copied(shape, (0,) * len(shape), spot, bits, (out, 0), bits))
+    if math.prod(kept):
+        strides = contiguous(shape, itemsize(bits))
+        begin = at.offset + sum(s.start * n for s, n in zip(source, at.strides, strict=True))
+        there = sum(s.start * n for s, n in zip(target, strides, strict=True))
+        steps = [n * (s.step or 1) for s, n in zip(target, strides, strict=True)]
+        code.append(copied(kept, at.strides, (at.root, begin), bits, (out, there), bits, steps))
+    return _moved(eqn, code, places)
 
 
 def _takes(op: str, dtype: str) -> bool:
@@ -167,6 +226,9 @@ def _scatter(op: str) -> Callable[[Eqn, Sequence[Place]], NativeStep | None]:
 
 
 ROWS_OF_PTX = {
+    s.reshape_p: Lowered(_reshape, dense=False),
+    s.concatenate_p: Lowered(_concatenate, dense=False),
+    s.pad_p: Lowered(_pad, dense=False),
     i.gather_p: Lowered(_gather, dense=False),
     i.scatter_add_p: Lowered(_scatter("sum"), dense=False),
     i.scatter_min_p: Lowered(_scatter("min"), dense=False),

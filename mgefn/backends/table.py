@@ -7,10 +7,12 @@ import pkgutil
 from typing import Any, NamedTuple
 
 from mgefn.backends.cupy_kernels.base import Limited, Program
+from mgefn.compiler.gpu_lowering import DEVICE_ROWS, is_part_of_nests
 from mgefn.core.backends import kernel_of, load_table
 from mgefn.core.primitive import Primitive
 
-BACKENDS = ("numpy", "llvm", "cupy")
+# "ptx": compiled programs on a GPU, as "llvm" are those on the CPU.
+BACKENDS = ("numpy", "llvm", "cupy", "ptx")
 _HOMES = ("mgefn.ops", "mgefn.control", "mgefn.interpreters")
 
 
@@ -19,10 +21,11 @@ KINDS = {
     "kernel": "a function of the backend's arrays",
     "limited": "a kernel that refuses some operands, with the reason",
     "program": "runs what the primitive holds: a program, a Python function",
-    "native": "native code where it takes the dtypes, else the NumPy kernel in the same program",
+    "native": "native code where it takes the dtypes, else the NumPy or CuPy kernel in the program",
     "view": "no work: another way to walk memory",
     "inlined": "its program stands in its place",
     "numpy": "the NumPy kernel, called from the compiled program",
+    "cupy": "the CuPy kernel, called from the compiled program",
     "python": "called by Python from the compiled program",
     "none": "not there, for the reason given",
     "?": "nobody said",
@@ -56,6 +59,8 @@ def primitives() -> list[Primitive]:
 def cell(primitive: Primitive, backend: str) -> Cell:
     """One cell of the table."""
     load_table(backend)
+    if backend == "ptx":
+        return _in_device_programs(primitive)
     row: Any = kernel_of(primitive, backend)
     if isinstance(row, Limited):
         return Cell("limited", row.note)
@@ -77,6 +82,20 @@ def cell(primitive: Primitive, backend: str) -> Cell:
     if backend == "numpy" and primitive.evaluate is not None:
         return Cell("program")
     return Cell("?")
+
+
+def _in_device_programs(primitive: Primitive) -> Cell:
+    load_table("llvm")
+    if primitive in DEVICE_ROWS or is_part_of_nests(primitive.kernels.get("llvm")):
+        return Cell("native")
+    if primitive.inlined is not None:
+        return Cell("inlined")
+    if primitive.view:
+        return Cell("view")
+    alone = cell(primitive, "cupy")
+    if alone.kind in ("kernel", "limited"):
+        return Cell("cupy")
+    return Cell("python" if alone.kind == "program" else alone.kind)
 
 
 def rows() -> list[tuple[Primitive, tuple[Cell, ...]]]:

@@ -1,11 +1,10 @@
 """Launches of GPU kernels: what is launched, and how CuPy does it.
 
-A `Launch` is a description only, and hashable. `Loaded` and `LoadedStep` turn it into calls by way
-of CuPy.
+A `Launch` is a description only, and hashable. `Loaded` turns it into calls by way of CuPy.
 
 Only a machine with an NVIDIA driver can load and start kernels. Tests without one run the same
-text under gpu_emulator.py, have `ptxas` accept the PTX, and run LoadedStep with the emulator in the
-place of CuPy's functions; the few lines of `_load` are what they leave out.
+text under gpu_emulator.py, have `ptxas` accept the PTX, and run programs with the emulator in the
+place of what `_load` gives.
 """
 
 from __future__ import annotations
@@ -17,8 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mgefn.compiler.codegen.nvptx import architecture_of, ptx_of
-from mgefn.compiler.steps import Fixed, NativeStep, Scratch, Spot
+from mgefn.compiler.steps import Spot
 from mgefn.core.cuda import xp
+from mgefn.errors import MgefnError
 
 NAME = "kernel"  # of the function in each module
 
@@ -63,6 +63,17 @@ def text_of(launch: Launch) -> str:
     return _text(type(launch.kernel), launch.kernel)
 
 
+def why_unavailable() -> str | None:
+    """Why the current CUDA device gets no kernels of ours, or None where it does."""
+    try:
+        ptx_of("", architecture_of(xp.cuda.Device().compute_capability))
+    except ImportError as error:
+        return f"llvmlite can't be loaded ({error})"
+    except MgefnError as error:
+        return str(error)
+    return None
+
+
 @functools.lru_cache(maxsize=1024)
 def _load(text: str, architecture: str, device: int) -> Any:
     """The kernel of a text as a cupy.cuda.Function; modules belong to one device each."""
@@ -75,20 +86,28 @@ def _load(text: str, architecture: str, device: int) -> Any:
 class Loaded:
     """A launch whose kernel is loaded on the current CUDA device.
 
-    It needs CuPy and a device: tests without them put something else in the place of `_load`.
-
     Args:
         launch: what to launch.
+    Attributes:
+        architecture: for which its PTX is written.
+    Raises:
+        MgefnError: LLVM does not take the text. A RuntimeError of CuPy's: the driver does not.
     """
 
     def __init__(self, launch: Launch):
         device = xp.cuda.Device()
         self.launch = launch
-        self._on = architecture_of(device.compute_capability), device.id
+        self.architecture = architecture_of(device.compute_capability)
+        self._device = device.id
+        self._function = self._loaded(launch)
+        self._for_any: Any = None
         numbers = np.array(launch.numbers, np.int64)
         self._numbers: Sequence[Any] = list(numbers)
         if launch.indirect:
-            self._numbers = [xp.asarray(numbers)]
+            self._numbers = [xp.array(numbers)]
+
+    def _loaded(self, launch: Launch) -> Any:
+        return _load(text_of(launch), self.architecture, self._device)
 
     def __call__(self, addresses: Sequence[int]) -> None:
         """Launch on CuPy's current stream.
@@ -96,39 +115,12 @@ class Loaded:
         Args:
             addresses: device addresses of the slots, offsets included.
         """
-        launch = self.launch
-        if any(a % n for a, n in zip(addresses, launch.alignments, strict=False)):
-            launch = launch.for_any_address()
-        function = _load(text_of(launch), *self._on)
-        arguments = (*(np.uint64(a) for a in addresses), *self._numbers)
+        launch, function = self.launch, self._function
+        for a, n in zip(addresses, launch.alignments, strict=False):
+            if a % n:
+                if self._for_any is None:
+                    self._for_any = self._loaded(launch.for_any_address())
+                function = self._for_any
+                break
+        arguments = (*map(np.uint64, addresses), *self._numbers)
         function((launch.grid,), (launch.block,), arguments)
-
-
-class LoadedStep:
-    """A step of launches, on the current CUDA device; see Loaded.
-
-    Args:
-        step: its code is Launches.
-    """
-
-    def __init__(self, step: NativeStep):
-        self.step = step
-        self.launches = [Loaded(launch) for launch in step.code]
-        roots = [root for launch in step.code for root, _ in launch.slots]
-        self.fixed = {r: xp.asarray(r.array) for r in roots if isinstance(r, Fixed)}
-
-    def __call__(self, inputs: Sequence[Any]) -> list[Any]:
-        """Start the launches on CuPy's current stream; the outputs, as CuPy's arrays.
-
-        Args:
-            inputs: CuPy arrays, values of step.inputs, contiguous.
-        """
-        step = self.step
-        outs = [xp.empty(v.aval.shape, v.aval.dtype) for v in step.outputs]
-        held: dict[Any, Any] = {**self.fixed}
-        held.update(zip(step.inputs, inputs, strict=True))
-        held.update(zip(step.outputs, outs, strict=True))
-        held.update({Scratch(i): xp.empty(n, np.uint8) for i, n in enumerate(step.scratch)})
-        for loaded in self.launches:
-            loaded([held[root].data.ptr + offset for root, offset in loaded.launch.slots])
-        return outs

@@ -7,6 +7,7 @@ what is decided here. It depends on shapes alone, never on the device, so result
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from mgefn.compiler.codegen.ptx import (
@@ -42,10 +43,10 @@ from mgefn.compiler.lowering import Lowering
 from mgefn.compiler.native import row_of, with_steps
 from mgefn.compiler.steps import Call, Lowered, NativeStep
 from mgefn.core.backends import load_table
-from mgefn.core.jaxpr import ClosedJaxpr, Eqn
+from mgefn.core.jaxpr import ClosedJaxpr, Eqn, Var
 from mgefn.core.primitive import Primitive
 
-# What a fusion group is in a program for a GPU: params: step, a NativeStep whose code is Launches.
+# What a fusion group is in a program for a GPU: params: step, a DeviceStep.
 device_p = Primitive("device", weak_result=False)
 
 BLOCKS_WANTED = 1024  # blocks that keep any device busy
@@ -299,7 +300,12 @@ def device_row_of(eqn: Eqn) -> Any:
     if own is not None:
         return own
     row = row_of(eqn)
-    return None if row.__class__ is Lowered else row
+    return row if is_part_of_nests(row) else None
+
+
+def is_part_of_nests(row: Any) -> bool:
+    """Is a row of the native table that of an elementwise operation or a reduction?"""
+    return isinstance(row, frozenset) or hasattr(row, "accepts")
 
 
 def with_device_steps(closed: ClosedJaxpr) -> ClosedJaxpr:
@@ -311,6 +317,52 @@ def with_device_steps(closed: ClosedJaxpr) -> ClosedJaxpr:
 
 def _step_of(fusion: Fusion, step: Any) -> tuple[Any, NativeStep]:
     if isinstance(step, Group):
-        return step.eqns[0].source, lower(fusion, step)
+        return step.eqns[0].source, _device_step(fusion, lower(fusion, step), step.eqns)
     eqn, own = step
-    return eqn.source, own
+    return eqn.source, _device_step(fusion, own, [eqn])
+
+
+class DeviceStep(NativeStep):
+    """A step whose code is Launches.
+
+    Attributes:
+        eqns: what computes the same by rows of a table, from the inputs to the outputs.
+    """
+
+    __slots__ = ("eqns",)
+
+    eqns: list[Eqn]
+
+
+def _device_step(fusion: Fusion, step: NativeStep, eqns: Sequence[Eqn]) -> DeviceStep:
+    made = DeviceStep(
+        step.code, step.inputs, step.outputs, step.label, scratch=step.scratch,
+        in_place=step.in_place, flops=step.flops, moved=step.moved, sources=step.sources,
+    )  # fmt: skip
+    needed, kept = set(step.outputs), []
+    for eqn in reversed(_whole(fusion, eqns, step.inputs)):
+        if not needed.isdisjoint(eqn.out_binders):
+            needed.update(a for a in eqn.inputs if isinstance(a, Var))
+            kept.append(eqn)
+    made.eqns = kept[::-1]
+    return made
+
+
+def _whole(fusion: Fusion, eqns: Sequence[Eqn], inputs: Sequence[Var]) -> list[Eqn]:
+    """The equations of a step and of the views and filled arrays that it reads within."""
+    placed, out = set(inputs), []
+    for eqn in eqns:
+        for a in eqn.inputs:
+            chain: list[Eqn] = []
+            while isinstance(a, Var) and a not in placed:
+                placed.add(a)
+                if a in fusion.view_of:
+                    a, view = fusion.view_of[a]
+                    chain.append(view)
+                elif a in fusion.virtual:
+                    chain.append(fusion.virtual[a])
+                    break
+            out += reversed(chain)
+        out.append(eqn)
+        placed.update(eqn.out_binders)
+    return out

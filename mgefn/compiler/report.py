@@ -9,8 +9,8 @@ class StepReport(NamedTuple):
     """One step of a program.
 
     Attributes:
-        kind: "native": kernels of LLVM code; "numpy": a kernel of the reference backend; "python":
-            a step that Python runs, such as a callback; "view": no work.
+        kind: "native": kernels of LLVM code; "numpy": a kernel of the reference backend; "cupy":
+            one of CuPy's; "python": a step that Python runs, such as a callback; "view": no work.
         operations: the primitives that it does.
         kernels: calls of native kernels in it, a loop's body counted once.
         flops: arithmetic operations, estimated.

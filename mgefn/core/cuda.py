@@ -46,11 +46,13 @@ _ALL = (xp, cupyx, special, solvers)
 _load: Callable[[str], Any] = importlib.import_module
 _problem: list[str | None] = []  # what `problem` found out, once it has
 on_change: list[Callable[[], None]] = []  # called when another library takes CuPy's place
+changes = 0  # how often one did: programs hold functions of the library they were made for
 
 
 def use(load: Callable[[str], Any] | None) -> None:
     """Take modules from load(path) from now on; None: import them."""
-    global _load
+    global _load, changes
+    changes += 1
     _load = importlib.import_module if load is None else load
     _problem.clear()
     for called in on_change:

@@ -151,6 +151,14 @@ def scattered(x: mgefn.Array) -> mgefn.Array:
     return x.at[rows].add(x.at[rows].get(mode="clip"), mode="drop")
 
 
+def padded(x: mgefn.Array) -> tuple[mgefn.Array, ...]:
+    zero, rest = x.dtype.type(0), ((0, 0, 0),) * (x.ndim - 1)
+    configs = [(2, 3, 0), (1, 0, 2), (-1, 2, 0)]
+    if x.shape[0] > 1:
+        configs += [(1, -2, 1), (-1, -1, 0)]
+    return tuple([lax.pad(x[::-1], zero, (c, *rest)) for c in configs])
+
+
 # name -> (least rank, dtypes, function): each way in which equations become one kernel. Where a
 # sum of terms of both signs is the result, it is compared with their size.
 PATTERNS: dict[str, tuple[int, Sequence[str], Callable[[Any], Any]]] = {
@@ -187,6 +195,10 @@ PATTERNS: dict[str, tuple[int, Sequence[str], Callable[[Any], Any]]] = {
     "gradient": (
         1, ("float32", "float64"), mgefn.grad(lambda x: (nn.softmax(x) * mnp.tanh(x)).sum()),
     ),
+    "joined": (1, ALL, lambda x: mnp.concatenate([x[1:], x[::-1], x, x[:1]])),
+    "joined rows": (2, NUMBERS, lambda x: mnp.concatenate([x, x[:, ::-1], x * 2], 1)),
+    "padded": (1, NUMBERS, padded),
+    "reshaped": (2, ALL, lambda x: (x.T.reshape(-1), x[:, ::-1].reshape(-1), x[::-1, 1:].ravel())),
     "gather": (1, ALL, lambda x: x[mnp.array(np.arange(2 * x.shape[0]) % x.shape[0])]),
     "scatter add": (1, NUMBERS, scattered),
 }  # fmt: skip

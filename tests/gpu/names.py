@@ -30,9 +30,19 @@ MORE = (
 
 
 def used() -> set[str]:
-    """The full names that kernels look up in the library."""
+    """The full names that kernels look up in the library, those of cupy.cuda left out."""
+    return {name for name in _found() if not name.startswith("cupy.cuda")}
+
+
+def of_cuda() -> set[str]:
+    """Those of cupy.cuda, for which the stand-in has its own code."""
+    return {name for name in _found() if name.startswith("cupy.cuda")}
+
+
+def _found() -> set[str]:
     found = {f"cupy.{name}" for name in MORE}
     files = [p for folder in SOURCES for p in sorted(folder.glob("*.py"))]
+    files += [ROOT / "compiler" / f"{name}.py" for name in ("device_program", "gpu_launch")]
     for path in [*files, ROOT / "backends" / "cupy_gpu.py"]:
         text = path.read_text(encoding="utf-8")
         for node in ast.walk(ast.parse(text)):
@@ -53,7 +63,7 @@ def used() -> set[str]:
                     if home:
                         found.add(f"{home}.{first.value}")
     found |= {"cupyx.scatter_max", "cupyx.scatter_min", "cupy.maximum", "cupy.minimum"}
-    return {name for name in found if not name.startswith("cupy.cuda")}
+    return found
 
 
 def described(name: str) -> Any:

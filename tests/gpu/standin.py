@@ -9,6 +9,13 @@ array of theirs wraps a NumPy array and does what CuPy's does, and no more:
   device. Only `asnumpy` reads.
 - Names, keyword arguments and the dtypes of ufuncs are those of CuPy: `cupy_names.json` holds what
   `python -m tests.gpu.names` found in the real one.
+- A stream that is captured takes launches of kernels and refuses all other work, memory included. A
+  graph launches what was recorded, with the addresses that were recorded; these must be of arrays
+  that are still there.
+- New memory holds garbage.
+
+Kernels of ours run in the emulator (`emulated`), where a test asks for that; else the device has an
+old architecture, for which there are none.
 
 Where an operation has the same name and another meaning in the two libraries, the one here has
 CuPy's.
@@ -18,14 +25,18 @@ from __future__ import annotations
 
 import contextlib
 import json
+import threading
 import types
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy.linalg
 import scipy.special
+
+from mgefn.compiler import gpu_emulator
 
 NAMES = Path(__file__).with_name("cupy_names.json")
 
@@ -47,7 +58,12 @@ def known() -> dict[str, Any]:
 METHODS = (
     "reshape transpose astype view copy swapaxes ravel flatten squeeze sum prod any all max min"
 ).split()
+VIEWS = "reshape transpose view swapaxes ravel squeeze".split()
 BINARY = "add sub mul truediv floordiv mod pow and or xor lshift rshift".split()
+
+
+# The memory of all arrays, by the identity of what NumPy array owns it.
+LIVE: weakref.WeakValueDictionary[int, np.ndarray] = weakref.WeakValueDictionary()
 
 
 class FakeArray:
@@ -60,6 +76,9 @@ class FakeArray:
     def __init__(self, a: np.ndarray):
         assert type(a) is np.ndarray, type(a)
         self.a = a
+        while isinstance(a.base, np.ndarray):
+            a = a.base
+        LIVE[id(a)] = a
 
     def __array__(self, *args: Any, **kwargs: Any) -> Any:
         raise TypeError("Implicit conversion to a NumPy array is not allowed.")
@@ -93,6 +112,7 @@ class FakeArray:
         return FakeArray(np.asarray(self.a[plain_index(index)]))
 
     def __setitem__(self, index: Any, value: Any) -> None:
+        queued()
         at = plain_index(index)
         taken = plain(value)
         if isinstance(taken, np.ndarray) and taken.ndim:
@@ -142,6 +162,8 @@ def check_moves(dtype: np.dtype) -> None:
 
 def _method(name: str) -> Callable[..., Any]:
     def call(self: FakeArray, *args: Any, **kwargs: Any) -> Any:
+        if name not in VIEWS:
+            queued()
         with np.errstate(all="ignore"):
             return wrapped(getattr(self.a, name)(*map(plain, args), **kwargs))
 
@@ -176,6 +198,7 @@ class FakeUfunc:
         self.function = function
 
     def __call__(self, *args: Any) -> Any:
+        queued()
         values = [plain(a) for a in args]
         chars, outs = self._loop(values)
         operands = [np.asarray(v).astype(c) for v, c in zip(values, chars, strict=True)]
@@ -235,6 +258,7 @@ class FakeFunction:
         self.function = function
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        queued()
         unknown = set(kwargs) - set(self.parameters)
         if unknown:
             raise NotInCupy(f"{self.name}({', '.join(sorted(unknown))}=)")
@@ -265,6 +289,10 @@ FOR_ALL = {
 
 def _array(x: Any, *args: Any, **kwargs: Any) -> np.ndarray:
     return np.array(x, *args, **kwargs)
+
+
+def _empty(shape: Any, dtype: Any = float, order: str = "C") -> np.ndarray:
+    return gpu_emulator.filled(shape, dtype)
 
 
 def _copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = None) -> None:
@@ -343,6 +371,7 @@ def _polygamma(n: Any, x: Any) -> Any:
 
 REPLACED: dict[str, Callable[..., Any]] = {
     "cupy.array": _array,
+    "cupy.empty": _empty,
     "cupy.copyto": _copyto,
     "cupy.take": _take,
     "cupy.sort": _sort,
@@ -364,9 +393,140 @@ class CUDARuntimeError(RuntimeError):
     pass
 
 
-class _Stream:
+class _Current(threading.local):
+    stream: Stream | None = None  # the default stream
+    device = 0
+
+
+_current = _Current()
+_handles = iter(range(100, 1 << 30))
+
+
+class Stream:
+    """Runs work at once, or records it while it is captured."""
+
+    def __init__(self, null: bool = False, non_blocking: bool = False, ptr: int | None = None):
+        self.ptr = next(_handles) if ptr is None else ptr
+        self.recorded: list[Callable[[], None]] | None = None
+        self.entered: list[Stream | None] = []
+
+    def __enter__(self) -> Stream:
+        self.entered.append(_current.stream)
+        _current.stream = self
+        return self
+
+    def __exit__(self, *args: Any) -> None:
+        _current.stream = self.entered.pop()
+
     def synchronize(self) -> None:
-        pass
+        if self.recorded is not None:
+            raise CUDARuntimeError("cudaErrorStreamCaptureUnsupported: stream is capturing")
+
+    def begin_capture(self, mode: int | None = None) -> None:
+        if self.ptr == 0:
+            raise CUDARuntimeError("cudaErrorStreamCaptureUnsupported: the default stream")
+        assert self.recorded is None
+        self.recorded = []
+
+    def end_capture(self) -> Graph:
+        assert self.recorded is not None, "begin_capture comes first"
+        recorded, self.recorded = self.recorded, None
+        return Graph(recorded)
+
+
+_DEFAULT = Stream(ptr=0)
+
+
+def current_stream() -> Stream:
+    return _current.stream or _DEFAULT
+
+
+class Graph:
+    """Launches that were recorded."""
+
+    launched = 0  # of all graphs
+
+    def __init__(self, recorded: list[Callable[[], None]]):
+        self.recorded = recorded
+
+    def launch(self, stream: Stream | None = None) -> None:
+        Graph.launched += 1
+        for work in self.recorded:
+            work()
+
+
+def queued() -> None:
+    """Other work than launches, which a graph of ours has none of."""
+    if current_stream().recorded is not None:
+        raise CUDARuntimeError(
+            "cudaErrorStreamCaptureUnsupported: operation not permitted when stream is capturing"
+        )
+
+
+class Emulated:
+    """A kernel that runs in the emulator: what `gpu_launch._load` gives.
+
+    Attributes:
+        launched: how many launches there were, of all kernels; those in graphs too.
+    """
+
+    launched = 0
+
+    def __init__(self, text: str, architecture: str, device: int):
+        assert architecture == "sm_86" and device == _current.device
+        self.text, self.device = text, device
+
+    def __call__(self, grid: Sequence[int], block: Sequence[int], args: Sequence[Any]) -> None:
+        assert self.device == _current.device, "a kernel was loaded on another device"
+        given: list[int] = []
+        pointers: list[int] = []
+        for a in args:
+            kind = type(a).__name__
+            assert kind in ("uint64", "int64", "FakeArray"), kind
+            given.append(a.data.ptr if kind == "FakeArray" else int(a))
+            if kind != "int64":
+                pointers.append(given[-1])
+        work = lambda: self._run(grid[0], block[0], given, pointers)
+        recorded = current_stream().recorded
+        if recorded is None:
+            work()
+        else:
+            recorded.append(work)
+
+    def _run(self, grid: int, block: int, given: list[int], pointers: list[int]) -> None:
+        Emulated.launched += 1
+        memory: dict[int, np.ndarray] = {}
+        for at in pointers:
+            for a in list(LIVE.values()):
+                first = a.ctypes.data
+                if first <= at < first + a.nbytes:
+                    memory[id(a)] = a
+                    break
+            else:
+                raise AssertionError(f"a kernel got {at:#x}, where no array is")
+        whole = [a.reshape(-1).view(np.uint8) for a in memory.values()]
+        faults = gpu_emulator.run(self.text, grid, block, given, whole)
+        assert not faults, faults
+
+
+class _Refused:
+    """A module that the driver does not take."""
+
+    def load(self, code: bytes) -> None:
+        raise CUDARuntimeError("CUDA_ERROR_UNSUPPORTED_PTX_VERSION: the driver is too old")
+
+
+class _Device:
+    def __init__(self, number: int, capability: str):
+        self.id, self.compute_capability = number, capability
+        self.entered: list[int] = []
+
+    def __enter__(self) -> None:
+        self.entered.append(_current.device)
+        _current.device = self.id
+
+    def __exit__(self, *args: Any) -> None:
+        _current.device = self.entered.pop()
 
 
 class StandIn:
@@ -375,17 +535,17 @@ class StandIn:
     Args:
         devices: how many GPUs there seem to be.
         error: what the driver says instead of a number.
+        capability: "86" for a device that takes kernels of ours.
     Attributes:
         used: the names that were asked for.
         reads: how many arrays were copied to the host.
     """
 
-    def __init__(self, devices: int = 1, error: str | None = None):
+    def __init__(self, devices: int = 1, error: str | None = None, capability: str = "60"):
         self.used: set[str] = set()
         self.reads = 0
         self.known = known()
-        self.devices, self.error = devices, error
-        self.current = 0
+        self.devices, self.error, self.capability = devices, error, capability
 
     def load(self, path: str) -> Any:
         return _Module(self, path)
@@ -429,8 +589,10 @@ class StandIn:
         )
         return types.SimpleNamespace(
             runtime=runtime,
-            get_current_stream=_Stream,
-            Device=lambda i: contextlib.nullcontext(i),
+            get_current_stream=current_stream,
+            Stream=Stream,
+            Device=lambda i=None: _Device(_current.device if i is None else i, self.capability),
+            function=types.SimpleNamespace(Module=_Refused),
         )
 
 

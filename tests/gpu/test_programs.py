@@ -16,7 +16,9 @@ from hypothesis import HealthCheck, given, settings
 import mgefn
 import mgefn.numpy as mnp
 from mgefn import optim
+from mgefn.compiler.device_program import CALLS_BEFORE
 from mgefn.core.device_array import DeviceArray
+from tests.gpu.standin import StandIn
 from tests.programs import WRAPS, Program, loss, programs, run
 
 ROOT = Path(__file__).parents[2]
@@ -54,7 +56,27 @@ def test_random_programs(device: str, program: Program) -> None:
     close(batched(*[mgefn.device_put(r, "gpu") for r in rows]), batched(*rows), "vmap")
 
 
-def test_a_model_learns_the_same(device: str) -> None:
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    max_examples=10,
+)
+@given(program=REVERSE)
+def test_random_programs_with_kernels(emulator: StandIn, program: Program) -> None:
+    """Called so often that launches become graphs, with other arguments each time."""
+    xs = program.arrays()
+    every = tuple(range(len(xs)))
+    fun = mgefn.jit(partial(run, program))
+    gradient = mgefn.jit(mgefn.grad(partial(loss, program), every))
+    gots, wants = [], []
+    for k in range(CALLS_BEFORE + 2):
+        scaled = [np.asarray(x * (1 - 0.1 * k)) for x in xs]
+        there = [mgefn.device_put(x, "gpu") for x in scaled]
+        gots.append((fun(*there), gradient(*there)))
+        wants.append((fun(*scaled), gradient(*scaled)))
+    close(gots, wants, "values and gradients of all calls")
+
+
+def test_a_model_learns_the_same(jit_device: str) -> None:
     """Some steps of training a network, everything on the device, in one jitted step."""
     rng = np.random.default_rng(1)
     x = rng.normal(size=(32, 5)).astype(np.float32)

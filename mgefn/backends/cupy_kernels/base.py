@@ -2,7 +2,9 @@
 
 A kernel is called as kernel(*arrays, **params) with arrays of one device and returns a tuple of
 arrays there: new ones, or views of operands. It starts work on the current stream and does not wait
-for it: no decision depends on an element, except where `cuda.flag` says so by name.
+for it: no decision depends on an element, except where `cuda.flag` says so by name. One whose
+results are always new memory may say so with `makes_new`: programs write over them once they are
+dead.
 
 Kernels name functions through `xp`, so the same code runs on any library with NumPy's functions.
 They keep to what CuPy has: no `where=` or `out=` of another kind, no `accumulate` but of sums and
@@ -64,6 +66,11 @@ def contiguous(x: Any) -> Any:
     return x if x.flags.c_contiguous else x.copy(order="C")
 
 
+def copied(x: Any) -> tuple:
+    """The kernel of a copy in memory of its own."""
+    return (x.copy(order="C"),)
+
+
 class Ufunc:
     """A kernel that is one ufunc, whose result has the operands' dtype (or is bool).
 
@@ -115,8 +122,13 @@ class Program:
     Args:
         run: (device, args, params) -> outputs; args and outputs are arrays of the package there.
         note: what is particular to the device, for the table of backends.
+        keeps: may it hand its operands to Python functions, which could keep them?
     """
 
-    def __init__(self, run: Callable[[Device, tuple, dict[str, Any]], tuple], note: str = ""):
+    def __init__(
+        self, run: Callable[[Device, tuple, dict[str, Any]], tuple], note: str = "",
+        keeps: bool = False,
+    ):  # fmt: skip
         self.run = run
         self.note = note
+        self.keeps = keeps

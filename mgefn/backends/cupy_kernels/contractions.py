@@ -36,3 +36,6 @@ def dot_general(
     b = b.reshape((*batch, k, math.prod(columns)))
     made = xp.multiply(a, b) if k == 1 else xp.matmul(a, b)
     return (made.reshape(shape).astype(dtype, copy=False),)
+
+
+dot_general.makes_new = True  # type: ignore[attr-defined]  # read by compiler/device_program.py

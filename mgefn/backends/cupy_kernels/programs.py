@@ -38,7 +38,11 @@ linear_solve = Program(_solve)
 
 def own_way(primitive: Primitive) -> Program:
     """The primitive's own rule, whose operations go where their operands are."""
-    return Program(lambda device, args, params: primitive.evaluate(args, params))  # type: ignore[misc]  # it has one
+
+    def run(device: Device, args: tuple, params: dict[str, Any]) -> tuple:
+        return primitive.evaluate(args, params)  # type: ignore[misc]  # it has one
+
+    return Program(run, keeps=True)
 
 
 def _cond(device: Device, args: tuple, params: dict[str, Any]) -> tuple:
