@@ -2,7 +2,8 @@
 
 The body of a loop is an inner program (compiler/native.py) that reads the carry from one set of
 blocks and writes the next into another; the two change places every round, so nothing is copied.
-The first of them are the outputs themselves. Slices of xs and ys are pointers that move.
+The first of them are the outputs themselves. Slices of xs and ys are pointers that move. A loop of
+few operations on few numbers is one kernel instead (straight.py), which is called in pieces.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from mgefn.backends.llvm_kernels.straight import Loop, scan_loop, while_loop
 from mgefn.compiler.arena import aligned_size
 from mgefn.compiler.native import Inner, calls_in, inner_program
 from mgefn.compiler.steps import (
+    Call,
     Copy,
     Lowered,
     Moving,
@@ -28,9 +31,10 @@ from mgefn.compiler.steps import (
     roots_of,
 )
 from mgefn.control.loops import step_program
-from mgefn.core.jaxpr import Eqn
+from mgefn.core.jaxpr import Eqn, Var
 
 MOST_WRITTEN = 64  # kernel calls of a called program that are written in place of the call
+PIECE = 200_000  # instructions of a straight loop between two chances to interrupt it
 
 
 def _spots(places: Sequence[Place]) -> list[Spot]:
@@ -95,9 +99,89 @@ def _lower_cond(eqn: Eqn, places: Sequence[Place]) -> NativeStep | None:
     return _step(eqn, code, places, scratch, known, 1)
 
 
+def _piece(loop: Loop) -> int:
+    """Rounds of one call."""
+    return max(16, PIECE // max(1, loop.instructions))
+
+
+def _call(loop: Loop, count: int, spots: dict[str, Sequence[Spot]]) -> Call:
+    slots = [spots[s[0]][s[1]] if s.__class__ is tuple else (s, 0) for s in loop.slots]
+    return Call(loop.kernel, tuple(slots), loop.numbers, count, 0)
+
+
+def _begun(
+    loop: Loop, ends: Sequence[Spot], init: Sequence[Spot], outs: Sequence[Var]
+) -> list[Any]:
+    """What puts the carries that are changed in place where they are."""
+    return [Copy(ends[i], init[i], outs[i].aval.nbytes) for i in loop.in_place]
+
+
+def _straight_scan(eqn: Eqn, places: Sequence[Place], loop: Loop) -> NativeStep:
+    p = eqn.params
+    length, n, k = p["length"], p["num_consts"], p["num_carry"]
+    sign = -1 if p["reverse"] else 1
+    spots = _spots(places)
+    ends: list[Spot] = [(v, 0) for v in eqn.out_binders[:k]]
+    moved = [*spots[n + k :], *((v, 0) for v in eqn.out_binders[k:])]
+    avals = [*p["jaxpr"].in_avals[n + k :], *p["jaxpr"].out_avals[k:]]
+
+    def slices(begin: int) -> list[Spot]:
+        """Those of xs and ys in a round."""
+        at = length - 1 - begin if p["reverse"] else begin
+        return [(r, o + at * a.nbytes) for (r, o), a in zip(moved, avals, strict=True)]
+
+    def call(count: int, carry: Sequence[Spot], at: Sequence[Spot]) -> Call:
+        m = len(spots) - n - k
+        return _call(
+            loop, count,
+            {"const": spots[:n], "carry": carry, "out": ends, "x": at[:m], "y": at[m:]},
+        )  # fmt: skip
+
+    piece = _piece(loop)
+    init = spots[n : n + k]
+    code: list[Any] = _begun(loop, ends, init, eqn.out_binders)
+    code.append(call(min(piece, length), init, slices(0)))
+    more, rest = divmod(max(0, length - piece), piece)
+    if more:
+        moving = [
+            Moving(s, sign * piece * a.nbytes) for s, a in zip(slices(piece), avals, strict=True)
+        ]
+        at: list[Spot] = [(m, 0) for m in moving]
+        turns = [call(piece, ends, at) for _ in range(2)]
+        code.append(Repeat(more, turns[:1], turns[1:], moving))
+    if rest:
+        code.append(call(rest, ends, slices(length - rest)))
+    size = sum(a.nbytes for a in (*avals, *(v.aval for v in eqn.out_binders[:k])))
+    return NativeStep(
+        code, roots_of(places), list(eqn.out_binders), eqn.primitive.name,
+        flops=length * loop.work, moved=length * size,
+    )  # fmt: skip
+
+
+def _straight_while(eqn: Eqn, places: Sequence[Place], loop: Loop) -> NativeStep:
+    spots = _spots(places)
+    n = len(spots) - len(eqn.out_binders)
+    ends: list[Spot] = [(v, 0) for v in eqn.out_binders]
+    more: Spot = (Scratch(0), 0)
+
+    def call(carry: Sequence[Spot]) -> list[Any]:
+        at = {"const": spots[:n], "carry": carry, "out": ends, "more": [more]}
+        return [_call(loop, _piece(loop), at)]
+
+    before = _begun(loop, ends, spots[n:], eqn.out_binders) + call(spots[n:])
+    code = While(more, before, call(ends), call(ends), [])
+    return NativeStep(
+        [code], roots_of(places), list(eqn.out_binders), eqn.primitive.name, scratch=[1],
+        flops=loop.work, moved=sum(v.aval.nbytes for v in eqn.out_binders),
+    )  # fmt: skip
+
+
 def _lower_scan(eqn: Eqn, places: Sequence[Place]) -> NativeStep | None:
     p = eqn.params
     length, n, k = p["length"], p["num_consts"], p["num_carry"]
+    straight = scan_loop(p) if length > 0 else None
+    if straight is not None:
+        return _straight_scan(eqn, places, straight)
     inner = inner_program(p["jaxpr"])
     if inner is None or length == 0:
         return None
@@ -139,6 +223,9 @@ def _lower_scan(eqn: Eqn, places: Sequence[Place]) -> NativeStep | None:
 def _lower_while(eqn: Eqn, places: Sequence[Place]) -> NativeStep | None:
     p = eqn.params
     n, m = p["cond_nconsts"], p["body_nconsts"]
+    straight = while_loop(p)
+    if straight is not None:
+        return _straight_while(eqn, places, straight)
     test, both = inner_program(p["cond_jaxpr"]), inner_program(step_program(p))
     if test is None or both is None:
         return None
