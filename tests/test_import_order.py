@@ -23,9 +23,11 @@ PACKAGE = Path(__file__).parents[1] / "mgefn"
 # other as they like, short of a cycle. "" is mgefn/__init__.py. A name may wait for its file.
 LAYERS: dict[int, tuple[str, ...]] = {
     0: (
+        "suggestions",
         "errors",
         "config",
         "dtypes",
+        "tree.exact",
         "tree.keys",
         "tree.registry",
         "tree.nodes",
@@ -38,6 +40,7 @@ LAYERS: dict[int, tuple[str, ...]] = {
         "tree",
     ),
     1: (
+        "core.background",
         "core.source",
         "core.collector",
         "core.avals",
@@ -153,6 +156,7 @@ LAYERS: dict[int, tuple[str, ...]] = {
         "compiler.passes.dce",
         "compiler.passes.fold",
         "compiler.passes.simplify",
+        "compiler.passes.split",
         "compiler.passes.cse",
         "compiler.passes.barriers",
         "compiler.passes",
@@ -163,8 +167,10 @@ LAYERS: dict[int, tuple[str, ...]] = {
         "compiler.codegen.vector_math",
         "compiler.codegen.engine",
         "compiler.kernel",
+        "compiler.codegen.complex_values",
         "compiler.codegen.loops",
         "compiler.codegen.parts",
+        "compiler.codegen.straight",
         "compiler.codegen.across",
         "compiler.codegen.tiled",
         "compiler.codegen.nests",
@@ -173,6 +179,7 @@ LAYERS: dict[int, tuple[str, ...]] = {
         "compiler.codegen.convolution",
         "compiler.codegen.windows",
         "compiler.codegen.linalg",
+        "compiler.codegen.fourier",
         "compiler.codegen.movement",
         "compiler.codegen.ptx",
         "compiler.codegen.ptx_indexing",
@@ -192,6 +199,7 @@ LAYERS: dict[int, tuple[str, ...]] = {
         "compiler.report",
         "compiler.device_program",
         "compiler.program",
+        "compiler.timeline",
         "compiler",
     ),
     6: (
@@ -229,6 +237,7 @@ LAYERS: dict[int, tuple[str, ...]] = {
         "random",
         "image",
         "vision",
+        "nn.checks",
         "nn.functions",
         "nn.initializers",
         "nn.attention",
@@ -314,11 +323,12 @@ LAYERS: dict[int, tuple[str, ...]] = {
     ),
 }
 
-# Third-party libraries that are imported at first need, inside a function.
+# Libraries that are imported at first need, inside a function.
 LAZY = {
     "PIL",
     "cupy",
     "cupyx",
+    "difflib",
     "graphviz",
     "hypothesis",
     "llvmlite",

@@ -1,16 +1,20 @@
 """The native CPU backend: primitive -> how it becomes LLVM code.
 
 A row of an elementwise primitive is an `Elementwise`; fusion puts such operations into loop nests.
-A reduction's row is the set of dtypes that it folds natively. What has no row here, or a row that
-does not take its dtypes, runs by the NumPy table inside of the same program.
+A reduction's row is the set of dtypes that it folds natively. Where complex numbers are among the
+operands or the result, the rows of COMPLEX_KERNELS come first; only the CPU has them. What has no
+row here, or a row that does not take its dtypes, runs by the NumPy table inside of the same
+program.
 """
 
 from __future__ import annotations
 
+from mgefn.backends.llvm_kernels import complex_numbers as cn
 from mgefn.backends.llvm_kernels import contractions as co
 from mgefn.backends.llvm_kernels import control as ct
 from mgefn.backends.llvm_kernels import convolution as cv
 from mgefn.backends.llvm_kernels import elementwise as ew
+from mgefn.backends.llvm_kernels import fourier as fo
 from mgefn.backends.llvm_kernels import linalg as la
 from mgefn.backends.llvm_kernels import movement as mv
 from mgefn.backends.llvm_kernels import random_bits as bits
@@ -37,6 +41,7 @@ from mgefn.ops import sorting as t
 from mgefn.ops import special
 from mgefn.ops import windows as w
 from mgefn.ops.convolution import conv_general_dilated_p
+from mgefn.ops.fft import fft_p
 
 KERNELS = {
     copy_p: ew.stop_gradient.or_else(mv.reshape),
@@ -48,6 +53,8 @@ KERNELS = {
     # contractions
     c.dot_general_p: co.dot_general,
     conv_general_dilated_p: cv.conv_general_dilated,
+    # Fourier transforms
+    fft_p: fo.fft,
     # linear algebra
     cholesky_p: la.cholesky,
     triangular_solve_p: la.triangular_solve,
@@ -183,6 +190,65 @@ KERNELS = {
     e.stop_gradient_p: ew.stop_gradient.or_else(mv.reshape),
 }
 
+# Where operands or the result are complex. Not here, and so NumPy's: inverse functions (asin, acos,
+# atan, asinh, acosh, atanh), which need another method in each of several regions to keep all
+# digits; pow by other exponents than one constant, which NumPy multiplies out where they are whole
+# numbers, element by element, to more digits than exp(y log(x)) has; and reductions by order.
+COMPLEX_KERNELS = {
+    copy_p: cn.copied.or_else(mv.reshape),
+    c.dot_general_p: cn.dot_general,
+    # reductions: the dtypes
+    r.reduce_sum_p: cn.DTYPES,
+    r.reduce_prod_p: cn.DTYPES,
+    # elementwise: arithmetic
+    e.scale_p: cn.scale,
+    e.add_p: cn.add,
+    e.sub_p: cn.subtract,
+    e.mul_p: cn.multiply,
+    e.div_p: cn.divide,
+    e.neg_p: cn.negative,
+    e.square_p: cn.square,
+    e.sqrt_p: cn.sqrt_,
+    e.rsqrt_p: cn.rsqrt,
+    e.integer_pow_p: cn.integer_pow,
+    e.pow_p: cn.pow_,
+    e.sign_p: cn.sign,
+    e.is_finite_p: cn.is_finite,
+    e.abs_p: cn.absolute_value,
+    # elementwise: exponentials
+    e.exp_p: cn.exp,
+    e.exp2_p: cn.exp2,
+    e.expm1_p: cn.expm1,
+    e.log_p: cn.log,
+    e.log1p_p: cn.log1p,
+    e.logistic_p: cn.logistic,
+    # elementwise: trigonometric and hyperbolic
+    e.sin_p: cn.sin,
+    e.cos_p: cn.cos,
+    e.tan_p: cn.tan,
+    e.sinh_p: cn.sinh,
+    e.cosh_p: cn.cosh,
+    e.tanh_p: cn.tanh,
+    # elementwise: complex parts
+    e.real_p: cn.real,
+    e.imag_p: cn.imag,
+    e.conj_p: cn.conj,
+    e.complex_p: cn.complex_,
+    # elementwise: comparison, choice, conversion
+    e.eq_p: cn.equal,
+    e.ne_p: cn.not_equal,
+    e.lt_p: cn.less,
+    e.le_p: cn.less_equal,
+    e.gt_p: cn.greater,
+    e.ge_p: cn.greater_equal,
+    e.max_p: cn.maximum,
+    e.min_p: cn.minimum,
+    e.select_n_p: cn.select_n,
+    e.convert_element_type_p: cn.convert_element_type,
+    e.stop_gradient_p: cn.copied.or_else(mv.reshape),
+}
+
 register("llvm", KERNELS)
+register("llvm complex", COMPLEX_KERNELS)
 # What is copied into memory of its own may have a dtype that only NumPy's kernels take.
 register("numpy", {copy_p: REFERENCE[e.stop_gradient_p]})

@@ -17,8 +17,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from mgefn.compiler.codegen.values import HALVES
-from mgefn.compiler.steps import Fixed, Lowered, Place
+from mgefn.compiler.codegen.values import HALVES, name_of
+from mgefn.compiler.steps import Expanded, Fixed, Lowered, Place
 from mgefn.core.avals import ShapedArray
 from mgefn.core.jaxpr import Atom, ClosedJaxpr, Eqn, Literal, Var
 from mgefn.core.primitive import Primitive
@@ -29,6 +29,9 @@ PERIOD = 64  # longest pattern of equations that is looked for
 RECENT = 6  # groups that an equation without producers among them may still join
 STREAMS = 12  # places that a group reads, up to which one that reads others still joins it
 LARGE = 1 << 16  # elements from which a reduction of everything is divided among threads
+WIDE = 1 << 18  # bytes of a value from which it may be computed again in the place of being read
+CHEAP = 2.0  # most cost of an operation that is done again
+AGAIN = 4.0  # and most of all that make one value
 SHORT = 16  # elements of a last axis from which it is reduced by itself
 
 # The same values in memory of their own. Only compiled programs hold it.
@@ -101,6 +104,20 @@ class Group:
         if key is not None:
             self.memo[key] = n
         return n
+
+
+class Cheap(NamedTuple):
+    """How a large value is made by few operations from smaller ones.
+
+    Attributes:
+        cost: of its operations, in cycles for a vector.
+        roots: what they read, with its bytes.
+    """
+
+    eqn: Eqn
+    row: Any
+    cost: float
+    roots: dict[Var, int]
 
 
 class _Tentative(NamedTuple):
@@ -197,7 +214,7 @@ def rewritten(eqns: Sequence[Eqn]) -> list[Eqn]:
 
 def _steps_of(eqn: Eqn) -> list[Eqn]:
     axes, shape = eqn.params["axes"], eqn.inputs[0].aval.shape
-    x_dtype = eqn.inputs[0].aval.dtype.name
+    x_dtype = name_of(eqn.inputs[0].aval.dtype)
     if all(shape[a] == 1 for a in axes):  # each result is its only element
         out = eqn.out_binders[0]
         sizes = {"new_sizes": out.aval.shape}
@@ -240,6 +257,7 @@ class Fusion:
         self.view_of: dict[Var, tuple[Var, Eqn]] = {}
         self.group_of: dict[Var, Group] = {}
         self.virtual: dict[Var, Eqn] = {}  # iota and filled arrays, which need no memory
+        self.cheap: dict[Var, Cheap] = {}
         self.steps: list[Any] = []  # groups, equations with their native step, equations
         jaxpr = closed.jaxpr
         for v in (*jaxpr.in_binders, *jaxpr.const_binders):
@@ -268,6 +286,13 @@ class Fusion:
                     return
                 del self.view_of[out]  # strides can't say it
         row = self.table(eqn)
+        if row.__class__ is Expanded:
+            parts = row.expand(eqn)
+            if parts is None:
+                self._alone(eqn)
+            for part in rewritten(parts or ()):
+                self._take(part)
+            return
         if row.__class__ is Lowered:
             if not self._take_lowered(eqn, row):
                 self._alone(eqn)
@@ -440,7 +465,7 @@ class Fusion:
     def _operand(self, group: Group, a: Atom, shape: tuple[int, ...],
                  where: tuple[int | None, ...]) -> Callable[[], int] | None:  # fmt: skip
         """How to make an operand's node, when the axes of the equation lie at `where`."""
-        dtype = a.aval.dtype.name
+        dtype = name_of(a.aval.dtype)
         if isinstance(a, Literal):
             return lambda: _constant(group, a, dtype)
         base = self._base(a)
@@ -461,6 +486,10 @@ class Fusion:
             return lambda: part.node
         if self.made[base] >= group.number:
             return None
+        if a is base and base in self.cheap and not scalar:
+            again = self._again(group, base, shape, where)
+            if again is not None:
+                return again
         place = self.place(a)
         if place is None:
             return None
@@ -480,6 +509,42 @@ class Fusion:
             return group.add(Term("load", dtype, (), len(group.places) - 1, varies), key)
 
         return make
+
+    def _again(self, group: Group, v: Var, shape: tuple[int, ...],
+               where: tuple[int | None, ...]) -> Callable[[], int] | None:  # fmt: skip
+        """How to compute a cheap value of another group once more in this one."""
+        eqn, row = self.cheap[v][:2]
+        makers = [self._operand(group, a, shape, where) for a in eqn.inputs]
+        if any(make is None for make in makers):
+            return None
+
+        def make() -> int:
+            ins = tuple([make() for make in makers if make is not None])
+            return _apply(group, row, ins, dict(eqn.params), v.aval)
+
+        return make
+
+    def _look_for_cheap(self, eqn: Eqn, row: Any) -> None:
+        """Note a large value that few operations make from smaller ones.
+
+        Such as the differences of all pairs: to read them costs more than to compute them again.
+        """
+        if len(eqn.out_binders) != 1 or eqn.out_binders[0].aval.nbytes < WIDE or row.cost > CHEAP:
+            return
+        cost, roots = row.cost, dict[Var, int]()
+        for a in eqn.inputs:
+            if isinstance(a, Literal):
+                continue
+            base = self._base(a)
+            again = self.cheap.get(base) if base is a else None
+            if again is not None:
+                cost += again.cost
+                roots |= again.roots
+            elif base not in self.virtual:
+                roots[base] = base.aval.nbytes
+        if cost > AGAIN or 2 * sum(roots.values()) > eqn.out_binders[0].aval.nbytes:
+            return
+        self.cheap[eqn.out_binders[0]] = Cheap(eqn, row, cost, roots)
 
     def _index(self, group: Group, a: Var, base: Var, shape: tuple[int, ...],
                where: tuple[int | None, ...]) -> Callable[[], int] | None:  # fmt: skip
@@ -506,7 +571,7 @@ class Fusion:
                 if w is not None and n > 1:
                     strides[w] = s
         start, over = place.offset, tuple(strides)
-        dtype = a.aval.dtype.name
+        dtype = name_of(a.aval.dtype)
         varies = frozenset(i for i, s in enumerate(over) if s)
         return lambda: group.add(
             Term("index", dtype, (), (start, over), varies), ("index", dtype, start, over)
@@ -537,17 +602,12 @@ class Fusion:
                 return False
             makers.append(make)
         ins = tuple([make() for make in makers])
-        varies = frozenset().union(*(group.terms[i].varies for i in ins))
         parts: list[Part | None] = []
         for i in range(len(eqn.out_binders)):
             params = dict(eqn.params) if len(eqn.out_binders) == 1 else {**eqn.params, "output": i}
-            own = tuple(sorted(params.items()))
-            node = group.add(
-                Term("apply", out.dtype.name, ins, (row, own), varies),
-                ("apply", row, ins, own, out.dtype),
-            )
-            parts.append(Part(node, shape, where))
+            parts.append(Part(_apply(group, row, ins, params, out), shape, where))
         self._own(group, eqn, *parts)
+        self._look_for_cheap(eqn, row)
         return True
 
     def _own(self, group: Group, eqn: Eqn, *parts: Part | None) -> None:
@@ -588,7 +648,7 @@ class Fusion:
         # Axes of size 1 belong to either side.
         reduced = [i for i in axes if group.domain[i] != 1]
         kept = [i for i in range(rank) if i not in axes and group.domain[i] != 1]
-        dtype = x.aval.dtype.name
+        dtype = name_of(x.aval.dtype)
         if not kept or max(kept) < min(reduced):
             row = rank - min(reduced)
             if group.lead or (group.row and group.row != row):
@@ -662,6 +722,18 @@ class Fusion:
     def outputs(self, group: Group) -> list[Var]:
         found = [v for v in itertools.chain(group.parts, group.wholes) if v in self.needed]
         return found
+
+
+def _apply(
+    group: Group, row: Any, ins: tuple[int, ...], params: dict[str, Any], out: ShapedArray
+) -> int:
+    """The node of an elementwise equation in a group."""
+    own = tuple(sorted(params.items()))
+    varies = frozenset().union(*(group.terms[i].varies for i in ins))
+    return group.add(
+        Term("apply", name_of(out.dtype), ins, (row, own), varies),
+        ("apply", row, ins, own, out.dtype),
+    )
 
 
 def _kind(eqn: Eqn) -> int:

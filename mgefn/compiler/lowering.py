@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from mgefn.compiler.codegen.values import held, itemsize
+from mgefn.compiler.codegen.values import COMPLEX, alignment, held, itemsize, name_of
 from mgefn.compiler.fusion import Fusion, Group, Term, contiguous
 from mgefn.compiler.kernel import (
     ACROSS,
@@ -151,12 +151,12 @@ class Lowering:
             if part is None:
                 continue
             strides = [0] * rank
-            own = contiguous(part.shape, itemsize(v.aval.dtype.name))
+            own = contiguous(part.shape, itemsize(name_of(v.aval.dtype)))
             for s, w, n in zip(own, part.where, part.shape, strict=True):
                 if w is not None and n > 1:
                     strides[w] = s
             stores.append((number[part.node], len(accesses)))
-            accesses.append((STORE, v.aval.dtype.name, (v, 0), strides))
+            accesses.append((STORE, name_of(v.aval.dtype), (v, 0), strides))
         sums = [s for s in g.sums if s[2] in self.outputs]
         wholes = [s for s in sums if s[0] == "whole"]
         sums = [s for s in sums if s[0] != "whole"]
@@ -260,7 +260,7 @@ class Lowering:
         final: list[tuple[str, str, Any, Var]] = []
         kernel_sums: list[tuple[str, int, int]] = []
         for kind, node, v in sums:
-            dtype = v.aval.dtype.name
+            dtype = name_of(v.aval.dtype)
             root: Any = v
             if not g.lead and chunks > 1:
                 root = self._scratch(chunks * row_size * itemsize(dtype))
@@ -268,7 +268,7 @@ class Lowering:
             kernel_sums.append((kind, number[node], len(accesses)))
             accesses.append((GATHERED, dtype, (root, 0), [0] * rank))
         for _, node, v in wholes:
-            dtype = v.aval.dtype.name
+            dtype = name_of(v.aval.dtype)
             kind = g.terms[node].data
             root = self._scratch(count * itemsize(dtype)) if count > 1 else v
             if count > 1:
@@ -368,6 +368,10 @@ class Lowering:
 
     def _constant(self, term: Term, constants: list[int]) -> tuple[str, Any]:
         value = term.data._data.item()
+        if isinstance(value, complex):
+            part = COMPLEX[term.dtype]
+            constants += [bits_of_constant(x, part) for x in (value.real, value.imag)]
+            return "number", len(constants) - 2
         if (
             isinstance(value, bool)
             or value in BAKED
@@ -387,10 +391,11 @@ class Lowering:
 
     def _width(self, nodes: list[Node], costs: list[float], sums: bool) -> int:
         moving = [n for n in nodes if n.in_row]
-        item = max([itemsize(held(n.dtype)) for n in moving] or [8])
+        item = max([alignment(held(n.dtype)) for n in moving] or [8])
         item = max(item, 2)
         registers = 2
-        if any(c >= HEAVY for c in costs):
+        # A complex number has two registers.
+        if any(c >= HEAVY for c in costs) or any(n.dtype in COMPLEX for n in moving):
             registers = 1
         elif any(n.op == "reduce" for n in nodes) and len(moving) <= 6:
             registers = 4

@@ -124,7 +124,8 @@ class Pool:
     def output(self, shape: tuple[int, ...], dtype: np.dtype, nbytes: int) -> np.ndarray:
         """A large array whose block comes back when nothing looks at it any more."""
         owner = _Owner(self, self.take(nbytes))
-        return np.asarray(owner).view(dtype)[: nbytes // dtype.itemsize].reshape(shape)
+        # Cut first: a block that is larger need not be a whole number of elements.
+        return np.asarray(owner)[:nbytes].view(dtype).reshape(shape)
 
     def clear(self) -> None:
         """Let go of all idle blocks."""

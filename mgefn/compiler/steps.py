@@ -201,6 +201,13 @@ class Lowered:
         self.dense = dense
 
 
+class Expanded:
+    """A row of the native table: expand(eqn) -> equations that do the same, or None."""
+
+    def __init__(self, expand: Callable[[Eqn], list[Eqn] | None]):
+        self.expand = expand
+
+
 def roots_of(places: Sequence[Place]) -> list[Var]:
     """The variables among the roots, each once."""
     return list(dict.fromkeys(p.root for p in places if isinstance(p.root, Var)))

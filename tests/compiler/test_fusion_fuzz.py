@@ -24,7 +24,7 @@ PROGRAMS = int(os.environ.get("MGEFN_FUZZ_PROGRAMS", "160"))
 SEED = int(os.environ.get("MGEFN_TEST_SEED") or datetime.date.today().strftime("%Y%m%d"))
 BATCHES = 16
 
-FLOATS = ("float32", "float64")
+DTYPES = ("float32", "float64", "float32", "float64", "complex64", "complex128")
 # Jumps stand at odd places: two values that are equal in exact arithmetic may round differently.
 UNARY: dict[str, Callable[[Any], Any]] = {
     "neg": lambda x: -x,
@@ -52,13 +52,51 @@ BINARY: dict[str, Callable[[Any, Any], Any]] = {
 REDUCTIONS = {"sum": mnp.mean, "max": mnp.max, "min": mnp.min, "var": mnp.var}
 
 
+def inside(x: Any) -> Any:
+    """A number of the unit disk, where functions grow little; off poles and branch cuts."""
+    return x / (1 + mnp.abs(x))
+
+
+# Where the program's dtype is complex; some values are real even so.
+COMPLEX_UNARY: dict[str, Callable[[Any], Any]] = {
+    "neg": lambda x: -x,
+    "conj": mnp.conj,
+    "square": lambda x: mnp.square(inside(x)),
+    "abs": mnp.abs,
+    "real": mnp.real,
+    "turned": lambda x: x * (0.6 + 0.8j),
+    "sin": lambda x: mnp.sin(inside(x)),
+    "tanh": lambda x: mnp.tanh(inside(x)),
+    "exp": lambda x: mnp.exp(2 * inside(x)),
+    "log": lambda x: mnp.log(inside(x) + 2),
+    "sqrt": lambda x: mnp.sqrt(inside(x) + 2),
+    "power": lambda x: inside(x) ** 3,
+    "gate": lambda x: mnp.where(x.real > 0.1, x, 0.5 * x),
+    "parts": lambda x: lax.complex(x.imag * 0.5, x.real),
+    "cast": lambda x: (x.real * 1.3 + 0.31).astype("int32") * x,
+}
+COMPLEX_BINARY: dict[str, Callable[[Any, Any], Any]] = {
+    "add": lambda x, y: x + y,
+    "sub": lambda x, y: x - y,
+    "mul": lambda x, y: x * inside(y),
+    "div": lambda x, y: x / (2 + inside(y)),
+    "joined": lambda x, y: lax.complex(*mnp.broadcast_arrays(x.real, y.real)),
+    "pick": lambda x, y: mnp.where(x.real < 0.137, x, 2 * y),
+}
+COMPLEX_REDUCTIONS = {"sum": mnp.mean, "var": mnp.var}
+
+
 class Draw:
     """One program, drawn step by step while it runs; the same seed draws the same one."""
 
     def __init__(self, seed: int):
         rng = np.random.default_rng(seed)
         self.seed = int(rng.integers(1 << 31))
-        self.dtype = str(rng.choice(FLOATS))
+        self.dtype = str(rng.choice(DTYPES))
+        self.complex = self.dtype.startswith("complex")
+        self.unary = COMPLEX_UNARY if self.complex else UNARY
+        self.binary = COMPLEX_BINARY if self.complex else BINARY
+        self.reductions = COMPLEX_REDUCTIONS if self.complex else REDUCTIONS
         rank = int(rng.integers(0, 4))
         sizes = (1, 2, 3, 5, 8, 17, 40)
         self.shape = tuple(int(n) for n in rng.choice(sizes, rank))
@@ -72,7 +110,8 @@ class Draw:
         return tuple(shape[drop:])
 
     def _array(self, rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
-        return np.asarray(rng.uniform(-2, 2, shape)).astype(self.dtype)
+        x = rng.uniform(-2, 2, shape)
+        return np.asarray(x + 1j * rng.uniform(-2, 2, shape) if self.complex else x, self.dtype)
 
     def __call__(self, *inputs: Any) -> list[Any]:
         rng = np.random.default_rng(self.seed)
@@ -88,17 +127,17 @@ class Draw:
             p=[0.3, 0.3, 0.16, 0.14, 0.04, 0.03, 0.03],
         )
         if kind == "unary":
-            return UNARY[str(rng.choice(list(UNARY)))](x)
+            return self.unary[str(rng.choice(list(self.unary)))](x)
         if kind == "binary":
             y = values[int(rng.integers(len(values)))]
             try:
                 np.broadcast_shapes(x.shape, y.shape)
             except ValueError:
                 y = y.mean()
-            return BINARY[str(rng.choice(list(BINARY)))](x, y)
+            return self.binary[str(rng.choice(list(self.binary)))](x, y)
         if kind == "reduce":
             axes = tuple(i for i in range(x.ndim) if rng.random() < 0.5)
-            of = REDUCTIONS[str(rng.choice(list(REDUCTIONS)))]
+            of = self.reductions[str(rng.choice(list(self.reductions)))]
             return of(x, axis=axes, keepdims=bool(rng.random() < 0.6))
         if kind == "index":
             if x.ndim == 0:
@@ -106,8 +145,9 @@ class Draw:
             n = x.shape[0]
             return x + mnp.arange(n, dtype=self.dtype).reshape((n,) + (1,) * (x.ndim - 1)) / n
         if kind == "loop":
-            body = lambda c, i: (mnp.tanh(c) * 0.9 + i, None)
-            return lax.scan(body, x, mnp.arange(3, dtype=self.dtype) / 3)[0]
+            bounded = inside if self.complex else mnp.tanh
+            body = lambda c, i: (bounded(c) * 0.9 + i, None)
+            return lax.scan(body, x.astype(self.dtype), mnp.arange(3, dtype=self.dtype) / 3)[0]
         if kind == "product" and x.ndim == 2:
             return x @ x.T / x.shape[1]
         return self._view(rng, x)
@@ -132,10 +172,11 @@ def check(seed: int) -> None:
     program = Draw(seed)
     natively = mgefn.jit(program, backend="llvm")(*program.inputs)
     by_numpy = mgefn.jit(program, backend="numpy")(*program.inputs)
-    tolerance = 2e-4 if program.dtype == "float32" else 1e-10
+    tolerance = 2e-4 if program.dtype in ("float32", "complex64") else 1e-10
     for got, want in zip(natively, by_numpy, strict=True):
         assert got.shape == want.shape and got.dtype == want.dtype
-        got, want = np.asarray(got, "float64"), np.asarray(want, "float64")
+        wide = "complex128" if program.complex else "float64"
+        got, want = np.asarray(got, wide), np.asarray(want, wide)
         size = max(1.0, np.abs(want).max(initial=0.0))
         np.testing.assert_allclose(got, want, rtol=0, atol=tolerance * size)
 
@@ -154,8 +195,7 @@ def test_the_check_sees_a_wrong_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     from mgefn.backends.llvm_kernels import elementwise
 
     monkeypatch.setattr(elementwise.subtract, "emit", elementwise.add.emit)
-    program = Draw(1)
-    program.inputs = [np.ones((3, 4), program.dtype)] * 2
-    wrong = mgefn.jit(lambda x, y: (x - y) * 1.0625, backend="llvm")(*program.inputs)
-    right = mgefn.jit(lambda x, y: (x - y) * 1.0625, backend="numpy")(*program.inputs)
+    inputs = [np.ones((3, 4), "float32")] * 2
+    wrong = mgefn.jit(lambda x, y: (x - y) * 1.0625, backend="llvm")(*inputs)
+    right = mgefn.jit(lambda x, y: (x - y) * 1.0625, backend="numpy")(*inputs)
     assert not np.allclose(np.asarray(wrong), np.asarray(right))

@@ -12,7 +12,7 @@ import pytest
 import mgefn
 import mgefn.numpy as mnp
 from mgefn import lax, nn
-from mgefn.compiler import native, runtime
+from mgefn.compiler import fusion, native, runtime
 from mgefn.config import config
 from tests.checks import native_kernels
 
@@ -80,14 +80,28 @@ def test_is_one_kernel(name: str) -> None:
 
 
 def test_the_report_says_what_is_not_native_and_why() -> None:
-    found = report(lambda x: mnp.fft.fft(mnp.sin(x)).real * 2, drawn(32))
+    found = report(lambda x: mnp.linalg.svd(mnp.sin(x))[1] * 2, drawn(5, 4))
     kinds = [(s.kind, s.operations) for s in found.steps if s.kind != "view"]
     assert kinds[0] == ("native", "sin") or "sin" in kinds[0][1]
-    missing = next(s for s in found.steps if "fft" in s.operations)
-    assert missing.kind == "numpy" and "fft has no" in missing.reason
-    assert "steps are native" in str(found) and "because fft has no native code" in str(found)
+    missing = next(s for s in found.steps if "svd" in s.operations)
+    assert missing.kind == "numpy" and "svd has no" in missing.reason
+    assert "steps are native" in str(found) and "because svd has no native code" in str(found)
     by_numpy = mgefn.jit(mnp.sin, backend="numpy").lower(drawn(3)).compile().report()
     assert by_numpy.native_calls == 0 and by_numpy.steps[0].reason == "the backend is numpy"
+
+
+def test_what_a_program_by_numpy_holds_runs_by_numpy() -> None:
+    def fun(x: Any) -> Any:
+        y, _ = lax.scan(lambda c, a: (mnp.sin(c) + a, None), x[0], x)
+        return lax.while_loop(lambda s: s.sum() < 9, lambda s: s * 1.5 + 1, y)
+
+    x = np.abs(drawn(4, 3))
+    f = mgefn.jit(fun, backend="numpy")
+    before = runtime.native_calls()
+    got = f(x)
+    assert runtime.native_calls() == before
+    np.testing.assert_allclose(got, mgefn.jit(fun, backend="llvm")(x), rtol=1e-5)
+    assert runtime.native_calls() == before + 1
 
 
 def test_kernels_can_be_read() -> None:
@@ -402,3 +416,42 @@ def test_large_products_go_to_blas(dtype: str) -> None:
         np.testing.assert_allclose(np.asarray(got), want, 0, limit * np.abs(want).max(), name)
     kernels = native_kernels(lambda x, y: x @ y, a, b)
     assert [type(k).__name__ for k in kernels] == ["BlasProduct"]
+
+
+# -- computing again ------------------------------------------------------------------------------
+
+
+def test_differences_of_pairs_are_computed_again_not_read(monkeypatch: Any) -> None:
+    """What few operations make of small arrays is not written for the groups that need it."""
+
+    def fun(x: Any) -> Any:
+        apart = x[:, None] - x[None]
+        near = mnp.exp(-(apart * apart).sum(-1))
+        return (apart * (near @ near)[:, :, None]).sum(1)
+
+    x = drawn(200, 3, dtype="float64")
+    same(fun, x, tolerance=1e-12)
+    same(mgefn.grad(lambda x: (fun(x) ** 2).sum()), x, tolerance=1e-11)
+
+    def moved() -> int:
+        return sum(s.bytes for s in report(lambda x: fun(x), x).steps if s.kind == "native")
+
+    again = moved()
+    monkeypatch.setattr(fusion, "WIDE", 1 << 60)
+    assert moved() > again + 1.9 * 8 * len(x) ** 2 * 3  # the differences, written and read
+
+
+def test_what_is_computed_again_may_also_be_an_output() -> None:
+    def fun(x: Any, y: Any) -> Any:
+        apart = x[:, None] - y[None, :]
+        close = mnp.abs(apart) < 0.5
+        total = mnp.where(close, apart, 0).sum(1)
+        return apart, total, mnp.exp(-apart).sum(0), (apart * total[:, None]).max(1)
+
+    x, y = drawn(400), drawn(500)
+    same(fun, x, y, tolerance=1e-4)
+    same(lambda x, y: fun(x, y)[1:], x, y, tolerance=1e-4)
+    with_iota = lambda x: [
+        mnp.where(mnp.arange(600)[:, None] < mnp.arange(500)[None], 0, x * k).sum(k) for k in (0, 1)
+    ]
+    same(with_iota, drawn(600, 500), tolerance=1e-4)

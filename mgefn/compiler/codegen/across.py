@@ -13,18 +13,19 @@ is that of codegen.loops.
 
 from __future__ import annotations
 
+from mgefn.compiler.codegen.complex_values import first_of
 from mgefn.compiler.codegen.loops import (
     ARGUMENTS,
     ATTRIBUTES,
     Loops,
+    begin,
     combine,
     fold,
-    neutral,
     stored,
     to_memory,
 )
 from mgefn.compiler.codegen.parts import Loop
-from mgefn.compiler.codegen.values import itemsize, rounded, ty
+from mgefn.compiler.codegen.values import alignment, itemsize, rounded, ty
 from mgefn.compiler.kernel import GATHERED, MOST_ACROSS, ZERO
 
 
@@ -32,11 +33,11 @@ class Across(Loops):
     """Writes one kernel of layout ACROSS."""
 
     def write(self, name: str) -> None:
-        k, b, w = self.k, self.b, self.k.width
+        k, b = self.k, self.b
         assert k.inner == 2
         outer_sizes, _ = self._described()
         self.row_size, length = self.inner_sizes
-        self.scalars = {i: b.splat(ty(k.nodes[i].dtype, w), x) for i, x in self.scalars.items()}
+        self.scalars = {i: self._splat(k.nodes[i].dtype, x) for i, x in self.scalars.items()}
         self.kept = {n: self._row_memory(n) for n, _ in k.keeps}
         self.totals = {a: self._row_memory(n) for _, n, a in k.sums}
         self.counter = self.alloca("i64")
@@ -76,7 +77,7 @@ class Across(Loops):
             dtype = k.nodes[n].dtype
             t = ty(dtype, w)
             with self._elements() as c:
-                b.store(t, b.const(t, neutral(kind, dtype)), self._cell(self.totals[a], dtype, c))
+                b.store(t, begin(b, kind, dtype, w), self._cell(self.totals[a], dtype, c))
         with self._vectors_of(length) as (j, mask):
             self._stages(starts, j, mask)
         for kind, n, a in k.sums:
@@ -103,8 +104,8 @@ class Across(Loops):
             if not (reductions or stores or sums):
                 continue
             for i in reductions:
-                t = ty(k.nodes[i].dtype, w)
-                b.store(t, b.const(t, neutral(k.nodes[i].data, k.nodes[i].dtype)), self.slots[i])
+                dtype = k.nodes[i].dtype
+                b.store(ty(dtype, w), begin(b, k.nodes[i].data, dtype, w), self.slots[i])
             with self._elements() as c:
                 places = self._places(starts, c)
                 own = dict(env)
@@ -126,8 +127,7 @@ class Across(Loops):
                         self._store_at(own[n], a, places, j, mask)
                 for kind, n, a in sums:
                     dtype = k.nodes[n].dtype
-                    t = ty(dtype, w)
-                    x = b.select(t, mask, own[n], b.const(t, neutral(kind, dtype)))
+                    x = self._chosen(dtype, mask, own[n], begin(b, kind, dtype, w))
                     self._combined(kind, dtype, self._cell(self.totals[a], dtype, c), x)
                 for i in reductions:
                     node = k.nodes[i]
@@ -158,14 +158,13 @@ class Across(Loops):
     def _store_at(self, x: str, access: int, places: list[str], j: str, mask: str) -> None:
         a = self.k.accesses[access]
         if a.inner == ZERO:  # one value for all rows of the vector
-            first = self.b.emit(f"extractelement {ty(a.dtype, self.k.width)} {x}, i64 0")
-            self._put(first, a.dtype, places[access])
+            self._put(first_of(self.b, a.dtype, self.k.width, x), a.dtype, places[access])
         else:
             self._store(x, access, dict(enumerate(places)), j, mask)
 
     def _put(self, x: str, dtype: str, where: str) -> None:
         b = self.b
-        b.store(stored(dtype, 1), to_memory(b, dtype, 1, x), where, itemsize(dtype))
+        b.store(stored(dtype, 1), to_memory(b, dtype, 1, x), where, alignment(dtype))
 
     def _combined(self, kind: str, dtype: str, cell: str, x: str) -> None:
         """Memory with one more vector of values."""

@@ -18,14 +18,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from mgefn.compiler.codegen.builder import Builder, Module, vector
+from mgefn.compiler.codegen.builder import Builder, Module, vector, width_of
+from mgefn.compiler.codegen.complex_values import joined, parted, spread, turns, twice
 from mgefn.compiler.codegen.values import (
+    COMPLEX,
     FLOATS,
     HALVES,
     LLVM_TYPES,
     SIGNED,
     UNSIGNED,
     Operand,
+    alignment,
     extreme,
     held,
     itemsize,
@@ -59,6 +62,8 @@ def stored(dtype: str, width: int) -> str:
     """The type in memory: a bool takes a byte, and a float of 16 bits is read by its bits."""
     if dtype == "bool":
         return vector("i8", width)
+    if dtype in COMPLEX:
+        return ty(dtype, width)
     return vector("i16" if dtype in HALVES else LLVM_TYPES[dtype], width)
 
 
@@ -103,9 +108,22 @@ def neutral(kind: str, dtype: str) -> float | int | bool:
     return float("-inf") if kind == "max" else float("inf")
 
 
+def begin(b: Builder, kind: str, dtype: str, width: int) -> str:
+    """The accumulator before the first value."""
+    if dtype in COMPLEX:
+        return turns(b, dtype, width, neutral(kind, dtype), 0)
+    return b.const(ty(dtype, width), neutral(kind, dtype))
+
+
 def combine(b: Builder, kind: str, dtype: str, width: int, x: str, y: str) -> str:
     """The accumulator with one more value."""
     t = ty(dtype, width)
+    if dtype in COMPLEX and kind == "prod":
+        t = ty(COMPLEX[dtype], width)
+        (xr, xi), (yr, yi) = parted(b, dtype, width, x), parted(b, dtype, width, y)
+        re = b.fsub(t, b.fmul(t, xr, yr), b.fmul(t, xi, yi))
+        im = b.fadd(t, b.fmul(t, xr, yi), b.fmul(t, xi, yr))
+        return joined(b, dtype, width, re, im)
     if kind in ("max", "min"):
         return extreme(b, held(dtype), width, x, y, kind == "max")
     if kind in ("and", "or", "xor"):
@@ -121,15 +139,17 @@ def combine(b: Builder, kind: str, dtype: str, width: int, x: str, y: str) -> st
 def fold(b: Builder, kind: str, dtype: str, width: int, x: str) -> str:
     """A vector of accumulators as one value, halves upon halves."""
     while width > 1:
-        t, half = ty(dtype, width), width // 2
+        t = ty(dtype, width)
+        # Of the elements of the register, of which a complex number has two.
+        half = width if dtype in COMPLEX else width // 2
         mask = ", ".join(f"i32 {i}" for i in range(half))
         low = b.emit(f"shufflevector {t} {x}, {t} poison, <{half} x i32> <{mask}>")
-        mask = ", ".join(f"i32 {i}" for i in range(half, width))
+        mask = ", ".join(f"i32 {i}" for i in range(half, 2 * half))
         high = b.emit(f"shufflevector {t} {x}, {t} poison, <{half} x i32> <{mask}>")
-        width = half
+        width //= 2
         x = (
             combine(b, kind, dtype, width, low, high)
-            if width > 1
+            if width > 1 or dtype in COMPLEX
             else _last(b, kind, dtype, low, high)
         )
     return x
@@ -238,7 +258,10 @@ class Loops:
         left = b.emit(f"sub i64 {size}, {j}")
         left = b.emit(f"trunc i64 {b.call_intrinsic('smin', 'i64', left, str(w))} to i32")
         lanes = "<" + ", ".join(f"i32 {i}" for i in range(w)) + ">"
-        return b.icmp("ult", f"<{w} x i32>", lanes, b.splat(f"<{w} x i32>", left))
+        mask = b.icmp("ult", f"<{w} x i32>", lanes, b.splat(f"<{w} x i32>", left))
+        if any(a.dtype in COMPLEX for a in self.k.accesses):
+            twice(b, w, mask, left)
+        return mask
 
     def _read_descriptor(self) -> tuple[list[str], str]:
         """Read it: the sizes of the outer loops but the first, and of a RAGGED row."""
@@ -290,16 +313,36 @@ class Loops:
 
     def _constant(self, node: Any) -> str:
         """A literal, or a run-time constant from the descriptor, as a scalar."""
-        b, t = self.b, ty(node.dtype, 1)
+        b = self.b
         kind, value = node.data
+        if node.dtype in COMPLEX:
+            part = COMPLEX[node.dtype]
+            parts = [self._number_as(part, self.constants[n]) for n in (value, value + 1)]
+            return joined(b, node.dtype, 1, *parts)
         if kind == "literal":
-            return b.const(t, value)
-        bits = self.constants[value]
-        if node.dtype == "float64":
+            return b.const(ty(node.dtype, 1), value)
+        return self._number_as(node.dtype, self.constants[value])
+
+    def _number_as(self, dtype: str, bits: str) -> str:
+        """A run-time constant in its dtype."""
+        b = self.b
+        if dtype == "float64":
             return b.emit(f"bitcast i64 {bits} to double")
-        if held(node.dtype) == "float32":
+        if held(dtype) == "float32":
             return b.emit(f"fptrunc double {b.emit(f'bitcast i64 {bits} to double')} to float")
-        return b.cast("trunc", bits, "i64", t)
+        return b.cast("trunc", bits, "i64", ty(dtype, 1))
+
+    def _splat(self, dtype: str, x: str) -> str:
+        """A scalar in every element of a vector."""
+        if dtype in COMPLEX:
+            return spread(self.b, dtype, self.k.width, x)
+        return self.b.splat(ty(dtype, self.k.width), x)
+
+    def _chosen(self, dtype: str, mask: str, yes: str, no: str) -> str:
+        """Of two vectors the one or the other, by a mask of elements."""
+        if dtype in COMPLEX:
+            mask = twice(self.b, self.k.width, mask)
+        return self.b.select(ty(dtype, self.k.width), mask, yes, no)
 
     # -- a row ----------------------------------------------------------------------------------
 
@@ -363,12 +406,16 @@ class Loops:
         b, pointer = self.b, self.pointers[node.data]
         if node.op == "index":
             return self._as_number(pointer, node.dtype, 1)
-        x = b.load(stored(node.dtype, 1), pointer, itemsize(node.dtype))
+        x = b.load(stored(node.dtype, 1), pointer, alignment(node.dtype))
         return from_memory(b, node.dtype, 1, x)
 
     def _as_number(self, position: str, dtype: str, width: int) -> str:
         """A position, an i64, in another dtype."""
         b, s, t = self.b, vector("i64", width), ty(dtype, width)
+        if dtype in COMPLEX:
+            part = COMPLEX[dtype]
+            re = self._as_number(position, part, width)
+            return joined(b, dtype, width, re, b.const(ty(part, width), 0))
         if dtype in FLOATS or dtype in HALVES:
             return rounded(b, dtype, width, b.emit(f"sitofp {s} {position} to {t}"))
         return b.cast("trunc", position, s, t)
@@ -376,7 +423,7 @@ class Loops:
     def _store_scalar(self, x: str, access: int) -> None:
         b, dtype = self.b, self.k.accesses[access].dtype
         x = to_memory(b, dtype, 1, x)
-        b.store(stored(dtype, 1), x, self.pointers[access], itemsize(dtype))
+        b.store(stored(dtype, 1), x, self.pointers[access], alignment(dtype))
 
     def _scalar_work(self, stage: int) -> None:
         """What is computed once a row, now that the reductions before this stage are known."""
@@ -424,13 +471,13 @@ class Loops:
         if not (reductions or stores or sums):
             return
         splats = {
-            i: b.splat(ty(k.nodes[i].dtype, w), self.scalars[i])
+            i: self._splat(k.nodes[i].dtype, self.scalars[i])
             for i in needed
             if not k.nodes[i].in_row
         }
         for i in reductions:
-            t = ty(k.nodes[i].dtype, w)
-            b.store(t, b.const(t, neutral(k.nodes[i].data, k.nodes[i].dtype)), self.slots[i])
+            dtype = k.nodes[i].dtype
+            b.store(ty(dtype, w), begin(b, k.nodes[i].data, dtype, w), self.slots[i])
         fresh = b.splat(f"<{w} x i1>", self.fresh) if sums else ""
         b.store("i64", "0", linear)
         # The loops of a row around the innermost, by counters.
@@ -477,15 +524,14 @@ class Loops:
                 self._store(env[n], a, bases, j, mask)
             for kind, n, a in sums:
                 dtype = k.accesses[a].dtype
-                t = ty(dtype, w)
                 old = self._load(a, bases, j, mask, dtype)
-                old = b.select(t, fresh, b.const(t, neutral(kind, dtype)), old)
+                old = self._chosen(dtype, fresh, begin(b, kind, dtype, w), old)
                 self._store(combine(b, kind, dtype, w, old, env[n]), a, bases, j, mask)
             for i in reductions:
                 node = k.nodes[i]
                 t = ty(node.dtype, w)
                 x = env[node.ins[0]]
-                x = b.select(t, mask, x, b.const(t, neutral(node.data, node.dtype)))
+                x = self._chosen(node.dtype, mask, x, begin(b, node.data, node.dtype, w))
                 acc = b.load(t, self.slots[i])
                 b.store(t, combine(b, node.data, node.dtype, w, acc, x), self.slots[i])
         if heads:
@@ -510,8 +556,13 @@ class Loops:
         b, w, a = self.b, self.k.width, self.k.accesses[access]
         t = stored(dtype, w)
         if a.inner == ZERO:
-            one = b.load(stored(dtype, 1), bases[access], itemsize(dtype))
+            one = b.load(stored(dtype, 1), bases[access], alignment(dtype))
+            if dtype in COMPLEX:
+                return spread(b, dtype, w, one)
             x = b.splat(t, one)
+        elif dtype in COMPLEX:
+            x = self._load_complex(access, bases, j, mask, dtype)
+            parted(b, dtype, w, x, kept=True)
         elif a.inner == UNIT:
             pointer = self._address(access, bases, j)
             name = f"llvm.masked.load.{_suffix(t)}.p0"
@@ -530,6 +581,60 @@ class Loops:
             )
         return from_memory(b, dtype, w, x)
 
+    def _load_complex(
+        self, access: int, bases: dict[int, str], j: str, mask: str, dtype: str
+    ) -> str:
+        b, w = self.b, self.k.width
+        where, name, t, mask, count = self._complex_memory(access, bases, j, mask, dtype)
+        name = f"llvm.masked.{'load' if count == 1 else 'gather'}.{name}"
+        pointers = vector("ptr", count)
+        lanes = f"<{width_of(t)} x i1>"
+        b.module.declare(name, t, [pointers, "i32 immarg", lanes, t])
+        x = b.emit(
+            f"call {t} @{name}({pointers} {where}, i32 {alignment(dtype)}, {lanes} {mask}, "
+            f"{t} zeroinitializer)"
+        )
+        return b.cast("bitcast", x, t, ty(dtype, w))
+
+    def _store_complex(
+        self, x: str, access: int, bases: dict[int, str], j: str, mask: str, dtype: str
+    ) -> None:
+        b, w = self.b, self.k.width
+        where, name, t, mask, count = self._complex_memory(access, bases, j, mask, dtype)
+        name = f"llvm.masked.{'store' if count == 1 else 'scatter'}.{name}"
+        pointers = vector("ptr", count)
+        lanes = f"<{width_of(t)} x i1>"
+        b.module.declare(name, "void", [t, pointers, "i32 immarg", lanes])
+        x = b.cast("bitcast", x, ty(dtype, w), t)
+        b.do(
+            f"call void @{name}({t} {x}, {pointers} {where}, i32 {alignment(dtype)}, "
+            f"{lanes} {mask})"
+        )
+
+    def _complex_memory(
+        self, access: int, bases: dict[int, str], j: str, mask: str, dtype: str
+    ) -> tuple[str, str, str, str, int]:
+        """Where a vector of complex numbers lies, as what type, and how many pointers say it.
+
+        Returns:
+            The pointer or pointers, the end of the intrinsic's name, the type, its mask, and the
+            number of pointers.
+        """
+        b, w = self.b, self.k.width
+        t = ty(dtype, w)
+        if self.k.accesses[access].inner == UNIT:
+            return self._address(access, bases, j), f"{_suffix(t)}.p0", t, twice(b, w, mask), 1
+        pointers = self._pointers(access, bases, j)
+        if dtype == "complex64":  # as one number of 64 bits
+            return pointers, f"v{w}i64.v{w}p0", f"<{w} x i64>", mask, w
+        both = ", ".join(f"i32 {i // 2}" for i in range(2 * w))
+        pairs = b.emit(
+            f"shufflevector <{w} x ptr> {pointers}, <{w} x ptr> poison, <{2 * w} x i32> <{both}>"
+        )
+        steps = ", ".join(f"i64 {i % 2 * itemsize(COMPLEX[dtype])}" for i in range(2 * w))
+        pairs = b.emit(f"getelementptr i8, <{2 * w} x ptr> {pairs}, <{2 * w} x i64> <{steps}>")
+        return pairs, f"{_suffix(t)}.v{2 * w}p0", t, twice(b, w, mask), 2 * w
+
     def _pointers(self, access: int, bases: dict[int, str], j: str) -> str:
         """The addresses of a vector with a stride."""
         b, w = self.b, self.k.width
@@ -538,6 +643,9 @@ class Loops:
 
     def _store(self, x: str, access: int, bases: dict[int, str], j: str, mask: str) -> None:
         b, w, a = self.b, self.k.width, self.k.accesses[access]
+        if a.dtype in COMPLEX:
+            self._store_complex(x, access, bases, j, mask, a.dtype)
+            return
         t = stored(a.dtype, w)
         x = to_memory(b, a.dtype, w, x)
         if a.inner == UNIT:
@@ -563,7 +671,7 @@ class Loops:
         a = self.k.accesses[i]
         start = bases[i]
         if a.inner == ZERO:
-            return b.splat(ty(node.dtype, w), self._as_number(start, node.dtype, 1))
+            return self._splat(node.dtype, self._as_number(start, node.dtype, 1))
         step = self.inner_strides[i][-1] if a.inner == STRIDED else "1"
         start = b.emit(f"add i64 {start}, {b.emit(f'mul i64 {j}, {step}')}")
         t = f"<{w} x i64>"

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from mgefn.compiler.codegen.loops import ARGUMENTS, ATTRIBUTES, Loops
 from mgefn.compiler.codegen.parts import Loop
-from mgefn.compiler.codegen.values import ty
 from mgefn.compiler.kernel import TILE
 
 
@@ -22,7 +21,7 @@ class Tiled(Loops):
         assert k.outer == k.inner == 1 and not k.sums and not k.keeps
         self._described()
         (size,) = self.inner_sizes
-        self.scalars = {i: b.splat(ty(k.nodes[i].dtype, w), x) for i, x in self.scalars.items()}
+        self.scalars = {i: self._splat(k.nodes[i].dtype, x) for i, x in self.scalars.items()}
         tile, column, row = (self.alloca("i64") for _ in range(3))
         with Loop(b, tile, "%begin", "%end", str(TILE)) as first:
             last = b.call_intrinsic("smin", "i64", b.emit(f"add i64 {first}, {TILE}"), "%end")
