@@ -3,63 +3,77 @@
 Kernels are compiled twice: first in a hurry, so that a first call is soon done, then for speed,
 here. The thread lives as long as there is work. The interpreter waits at its end for the job that
 runs, and drops the rest.
+
+An interrupt (Ctrl-C) may come between any two steps of the thread that asks for work. So there is
+nothing here that it could leave locked or half started: no Condition, Event or Thread, whose
+methods are Python, and a start that got lost is made up for by the next one.
 """
 
 from __future__ import annotations
 
+import _thread
+import atexit
 import collections
 import os
+import sys
 import threading
+import time
 from collections.abc import Callable
 
-_condition = threading.Condition()
+_lock = _thread.allocate_lock()
 _jobs: collections.deque[Callable[[], None]] = collections.deque()
-_thread: threading.Thread | None = None
+_running = False  # does a thread do the jobs?
+_ending = False
 
 
 def later(jobs: list[Callable[[], None]]) -> None:
     """Do some jobs in the background, in their order."""
-    global _thread
-    with _condition:
-        _jobs.extend(jobs)
-        if _jobs and _thread is None:
-            _thread = threading.Thread(target=_work, name="mgefn-compile")
-            _thread.start()
+    _jobs.extend(jobs)
+    if _jobs and not _running and not _ending:
+        _thread.start_new_thread(_work, ())
 
 
 def wait() -> None:
     """Return when all jobs are done."""
-    later([])  # a process made by fork has its parent's jobs and no thread yet
-    with _condition:
-        _condition.wait_for(lambda: _thread is None)
+    while _jobs or _running:
+        later([])  # in a process made by fork, which has its parent's jobs and no thread yet
+        time.sleep(1e-3)
 
 
 def _work() -> None:
-    global _thread
-    main = threading.main_thread()
+    global _running
+    with _lock:
+        if _running:
+            return
+        _running = True
     while True:
-        with _condition:
-            if not _jobs or not main.is_alive():
-                _jobs.clear()
-                _thread = None
-                _condition.notify_all()
+        with _lock:
+            if not _jobs or _ending:
+                _running = False
                 return
             job = _jobs.popleft()
         try:
             job()
         except BaseException:
-            # The kernels stay as they are. The thread says what happened and another goes on.
-            with _condition:
-                _thread = None
-                _condition.notify_all()
-            later([])
-            raise
+            # The kernel stays as it is, and the other jobs go on.
+            threading.excepthook(threading.ExceptHookArgs([*sys.exc_info(), None]))
+
+
+def _end() -> None:
+    """Wait for the job that runs: to be cut off within a library would crash the process."""
+    global _ending
+    _ending = True
+    while _running:
+        time.sleep(1e-3)
+
+
+atexit.register(_end)
 
 
 def _after_fork_in_child() -> None:
-    global _condition, _thread
-    _condition = threading.Condition()
-    _thread = None
+    global _lock, _running
+    _lock = _thread.allocate_lock()
+    _running = False
 
 
 if hasattr(os, "register_at_fork"):

@@ -8,7 +8,9 @@ change under one lock, and never half.
 from __future__ import annotations
 
 import collections
+import os
 import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
@@ -24,9 +26,9 @@ NAMESPACE = "mgefn"
 
 # The module, from its first use on.
 _optree: Any = None
-_load_lock = threading.RLock()  # held while its thread is started or waited for
+_load_lock = threading.Lock()  # held while its thread is started
 _registry_lock = threading.Lock()  # held while REGISTERED or optree's registry changes
-_loading: threading.Thread | None = None
+_loading: _Loading | None = None
 
 
 def load_optree() -> Any:
@@ -37,31 +39,50 @@ def load_optree() -> Any:
     that is interrupted while it waits leaves the thread to the next one.
     """
     global _loading
-    if _optree is None:
+    while _optree is None:
         with _load_lock:
             if _loading is None:
-                thread = threading.Thread(target=_load, name="mgefn-import", daemon=True)
-                thread.start()
-                _loading = thread
-            _loading.join()
-            if _optree is None:
-                _loading = None
-                import optree  # noqa: F401  # tells what the thread met
+                _loading = _Loading()
+                _loading.start()
+            thread = _loading
+        # An interrupt makes Thread.join and is_alive take the thread for ended in Python 3.11.
+        while not thread.ended:
+            time.sleep(5e-4)
+        if _optree is None:
+            _loading = None
+            import optree  # noqa: F401  # tells what the thread met
     return _optree
 
 
-def _load() -> None:
-    global _optree
-    try:
-        import optree  # here, because it costs a sixth of `import numpy`
-    except ImportError:
-        return  # the caller's own import tells why
+class _Loading(threading.Thread):
+    def __init__(self) -> None:
+        super().__init__(name="mgefn-import", daemon=True)
+        self.ended = False
 
-    with _registry_lock:
-        if _optree is None:  # an interrupt may have had a second thread started
-            for node in REGISTERED.values():
-                _enter(optree, node)
-            _optree = optree
+    def run(self) -> None:
+        global _optree
+        try:
+            import optree  # here, because it costs a sixth of `import numpy`
+
+            with _registry_lock:
+                if _optree is None:  # an interrupt may have had a second thread started
+                    for node in REGISTERED.values():
+                        _enter(optree, node)
+                    _optree = optree
+        except ImportError:
+            pass  # the caller's own import tells why
+        finally:
+            self.ended = True
+
+
+def _after_fork_in_child() -> None:
+    global _load_lock, _registry_lock, _loading
+    _load_lock, _registry_lock = threading.Lock(), threading.Lock()
+    _loading = None  # its thread stayed in the parent
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 SEQUENCES = (tuple, list, collections.deque)

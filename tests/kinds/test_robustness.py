@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import os
 import signal
+import subprocess
 import sys
 import threading
 import traceback
@@ -44,6 +46,47 @@ def test_an_interrupt_stays_one_wherever_it_falls():
         signal.signal(signal.SIGALRM, before)
     assert float(f(1.0, 2)) == 3.0 and float(mgefn.grad(lambda v: v * v)(3.0)) == 6.0
     assert mgefn.vmap(lambda v: v + 1)(mnp.ones(2)).tolist() == [2.0, 2.0]
+
+
+INTERRUPTED = """
+import random, signal, sys
+import mgefn, mgefn.numpy as mnp
+
+def interrupt(*_):
+    raise KeyboardInterrupt
+
+draw = random.Random(int(sys.argv[1]))
+signal.signal(signal.SIGALRM, interrupt)
+f = mgefn.jit(lambda x, n: x * n + 1, static_argnums=1)
+for _ in range(12):
+    try:
+        signal.setitimer(signal.ITIMER_REAL, draw.uniform(0.0005, 0.03))
+        x, i = mnp.asarray(1.0), 0
+        while True:
+            x = f(x * 0.5 + mnp.sin(x), i % 3)
+            mgefn.grad(lambda v: v * v)(0.5)
+            i += 1
+    except KeyboardInterrupt:
+        pass
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+assert float(f(1.0, 2)) == 3
+mgefn.jit(lambda x: mnp.tanh(x) + x)(mnp.ones(3))
+mgefn.compilation_barrier()
+print("healthy")
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="the system has no timers")
+@pytest.mark.parametrize("seed", range(4))
+def test_a_process_interrupted_from_its_first_call_on(tmp_path, seed):
+    """Whatever is loaded, started or compiled for the first time: no lock stays taken."""
+    environment = {**os.environ, "MGEFN_CACHE_DIR": str(tmp_path), "MGEFN_TIERED_COMPILATION": "1"}
+    result = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED, str(seed)], env=environment, capture_output=True,
+        text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert (result.stdout, result.returncode) == ("healthy\n", 0), result.stderr
 
 
 WRONG_SHAPES = {

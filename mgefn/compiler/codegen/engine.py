@@ -27,6 +27,7 @@ import os
 import re
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -241,37 +242,43 @@ class _Gate:
     Those of LLVM and llvmlite, and that of a module being imported.
     """
 
+    # No Condition, which an interrupt inside of its methods leaves locked for good.
+
     def __init__(self) -> None:
-        self._condition = threading.Condition(threading.Lock())
+        self._lock = threading.Lock()
         self._inside: dict[int, int] = {}  # thread -> depth
         self._forking = False
 
     def __enter__(self) -> None:
         me = threading.get_ident()
-        with self._condition:
-            while self._forking and me not in self._inside:
-                self._condition.wait()
-            self._inside[me] = self._inside.get(me, 0) + 1
+        while True:
+            with self._lock:
+                if not self._forking or me in self._inside:
+                    self._inside[me] = self._inside.get(me, 0) + 1
+                    return
+            time.sleep(1e-3)
 
     def __exit__(self, *exc: object) -> None:
         me = threading.get_ident()
-        with self._condition:
+        with self._lock:
             self._inside[me] -= 1
             if not self._inside[me]:
                 del self._inside[me]
-                self._condition.notify_all()
 
     def before_fork(self) -> None:
         me = threading.get_ident()
-        self._condition.acquire()
+        # Bounded, because a signal handler may fork, in the thread that holds the lock or in one
+        # that a compiling one waits for.
+        held = self._lock.acquire(timeout=10.0)
         self._forking = True
-        # Bounded, because a signal handler may fork in a thread that a compiling one waits for.
-        self._condition.wait_for(lambda: not (self._inside.keys() - {me}), timeout=10.0)
+        if held:
+            self._lock.release()
+        end = time.monotonic() + 10.0
+        while self._inside.keys() - {me} and time.monotonic() < end:
+            time.sleep(1e-3)
 
     def after_in_parent(self) -> None:
         self._forking = False
-        self._condition.notify_all()
-        self._condition.release()
 
     def after_in_child(self) -> None:
         me = threading.get_ident()
