@@ -1948,7 +1948,7 @@ row(
     normal((3, 4)),
     ("float32", "float64", "complex128"),
     edges=(normal(()), normal((0, 2))),
-    ulps=16,
+    ulps=64,  # three sines, one after the other; where they are large each enlarges an error
     skip=dict.fromkeys(
         ("transpose", "second_order", "narrow", "jit", "jaxpr"),
         "no reverse mode: tests/control/test_loops.py",
