@@ -53,8 +53,8 @@ native_p = Primitive("native", weak_result=False)
 
 GIL_BYTES = 1 << 18  # of memory moved, from which a segment runs without the GIL
 
-QUICK = 3e5  # nanoseconds of a step's work, up to which slower code will do for its first calls
-PER_BYTE = PER_FLOP = 0.1  # nanoseconds of a byte that is moved, and of an operation, at a guess
+QUICK = 1.5e6  # nanoseconds of a step's work, up to which slower code will do for its first calls
+PER_BYTE, PER_FLOP = 0.1, 0.02  # nanoseconds of a byte that is moved, of an operation, at a guess
 
 
 class _Cell:

@@ -43,7 +43,7 @@ def fold_constants(closed: ClosedJaxpr) -> ClosedJaxpr:
 
 def _foldable(eqn: Eqn, inputs: list[Atom], known: dict[Var, Any]) -> bool:
     p = eqn.primitive
-    if p.effect or p.opaque or not inputs or p.evaluate is not None or kernel_of(p) is None:
+    if p.effect or p.opaque or not inputs or p.evaluate is not None:
         return False
     for a in inputs:
         if isinstance(a, Literal):
@@ -51,4 +51,6 @@ def _foldable(eqn: Eqn, inputs: list[Atom], known: dict[Var, Any]) -> bool:
         value = known.get(a)
         if value is None or value.__class__ is not ConcreteArray:
             return False
-    return sum(v.aval.nbytes for v in eqn.out_binders) <= LIMIT
+    if sum(v.aval.nbytes for v in eqn.out_binders) > LIMIT:
+        return False
+    return kernel_of(p) is not None  # asked last, as it may load tables
