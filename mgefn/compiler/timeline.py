@@ -27,7 +27,7 @@ class Span(NamedTuple):
         name: the operations, and the user's line.
         kind: "step", or "kernel" for what runs in a step.
         start, duration: nanoseconds, of the clock of time.perf_counter_ns.
-        count: how often it ran; the spans of a step's kernels stand in the order in which they
+        runs: how often it ran; the spans of a step's kernels stand in the order in which they
             run first, each as long as all its runs.
         about: more about it.
     """
@@ -36,7 +36,7 @@ class Span(NamedTuple):
     kind: str
     start: int
     duration: int
-    count: int
+    runs: int
     about: dict[str, Any]
 
 

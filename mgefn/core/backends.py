@@ -43,7 +43,7 @@ def register(
 
 def name_of_row(kernel: Any) -> str:
     """The name of the primitive that a row is for; of several the first."""
-    return _of_row.get(id(kernel), kernel.__class__.__name__)
+    return _of_row.get(id(kernel)) or type(kernel).__name__
 
 
 def set_rest_of_tables(load: Callable[[], Any]) -> None:

@@ -87,7 +87,9 @@ class _Split:
                 if cut is not None and isinstance(eqn.inputs[0], Var):
                     self.cuts.setdefault(eqn.inputs[0], set()).add(cut)
                 continue
-            (out, *_) = eqn.out_binders or [None]
+            if not eqn.out_binders:
+                continue
+            out = eqn.out_binders[0]
             for a in eqn.inputs:
                 if not isinstance(a, Var):
                     continue
@@ -197,4 +199,3 @@ class _Split:
         if own is not None and (own.axis, own.ends) == (of.axis, of.ends):
             return own.atoms[i]
         return self._sliced(a, cut, eqn)
-
