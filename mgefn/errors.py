@@ -245,7 +245,11 @@ def _user_traceback(
     chain: types.TracebackType | None = None
     for entry in reversed(entries):
         # New entries: the old ones may be held by whoever caught the exception before.
-        chain = types.TracebackType(chain, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
+        # Python gives no line (None, against its types) to what an interrupt met between lines.
+        line: int | None = entry.tb_lineno
+        if line is None:
+            line = entry.tb_frame.f_code.co_firstlineno
+        chain = types.TracebackType(chain, entry.tb_frame, entry.tb_lasti, line)
     return chain
 
 

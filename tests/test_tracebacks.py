@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
+import sys
 import traceback
 from collections.abc import Callable, Iterator
 from types import ModuleType
@@ -216,3 +217,15 @@ def test_the_users_function_stays_in_view():
 def test_all_frames_on_demand(what):
     with config.override(traceback="full"):
         assert own_frames(fails(CALLS[what]))
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="lines can be missing since 3.11")
+def test_a_frame_without_a_line_keeps_its_error():
+    """As an interrupt between two lines leaves one: code without a table of lines."""
+
+    def fail(x):
+        raise ValueError("from a frame without a line")
+
+    fail.__code__ = fail.__code__.replace(co_linetable=b"")
+    with pytest.raises(ValueError, match="from a frame without a line"):
+        mgefn.grad(fail)(1.0)

@@ -227,6 +227,15 @@ def test_pool_keeps_within_its_limit():
     assert p.idle_bytes == 0
 
 
+def test_pool_makes_outputs_of_blocks_that_hold_no_whole_number_of_elements():
+    p = Pool()
+    block = p.take(1004)
+    p.give(block)
+    out = p.output((31, 2), np.dtype(np.complex128), 992)
+    assert p.reused == 1 and np.shares_memory(out, block)
+    assert out.shape == (31, 2) and out.dtype == np.complex128
+
+
 def test_concurrent_calls_do_not_share_a_slab():
     import threading
 
