@@ -42,7 +42,7 @@ class Inside(NamedTuple):
 class Fixed:
     """An array that lives as long as the code."""
 
-    __slots__ = ("array",)
+    __slots__ = ("__weakref__", "array")
 
     def __init__(self, array: np.ndarray):
         self.array = np.array(array, order="C")

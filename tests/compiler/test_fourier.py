@@ -329,3 +329,16 @@ def test_passes_name_what_the_kernel_reads() -> None:
         (0, 11, 1, 8),
     ]
     assert passes.generic == 11 and all(p["twiddles"] % 64 == 0 for p in orders)
+
+
+def test_tables_that_a_program_has_are_not_made_again(monkeypatch: Any) -> None:
+    """Not even those that are too large to be kept for others."""
+    monkeypatch.setattr(fourier, "TABLE_BYTES", 0)
+    kept = fourier._Kept()
+    table = fourier.Fixed(np.arange(6.0))
+    first = kept.get(("a",), lambda: (table, 3))
+    assert kept.get(("a",), lambda: 1 / 0) == first
+    other = kept.get(("b",), lambda: (fourier.Fixed(np.ones(2)), 4))
+    del other
+    assert kept.get(("b",), lambda: (table, 5)) == (table, 5)
+    assert kept.get(("a",), lambda: 1 / 0)[0] is table

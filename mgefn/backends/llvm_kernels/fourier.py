@@ -12,6 +12,7 @@ import functools
 import math
 import struct
 import threading
+import weakref
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -62,7 +63,7 @@ WORKERS = 8  # with memory of their own
 MOST_CHUNKS = 32  # that have memory where there are more workers
 ROOTS = 1 << 13  # roots of unity that are computed at a time
 TABLE_BYTES = 1 << 25  # of tables that are kept for other programs
-MOST_CONVOLVED = 1 << 21  # longest convolved line: tables of some three times its length stay
+MOST_CONVOLVED = 1 << 22  # longest convolved line: tables of some three times its length stay
 GROUP = 1 << 17  # complex numbers of lines that go through memory of a step together
 
 # Nanoseconds of a pass for each vector of complex numbers, roughly; those of an odd radix beside
@@ -223,28 +224,44 @@ class Tables:
 
 
 class _Kept:
-    """Tables that several programs share: those used last, up to TABLE_BYTES."""
+    """Tables that several programs share: those in use, and those used last up to TABLE_BYTES."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._items: dict[Any, Any] = {}
+        # What was made, with weak references in the place of tables: a program may have them still.
+        self._used: dict[Any, tuple] = {}
 
     def get(self, key: Any, make: Any) -> Any:
         """What `make` gave for the key, a tuple."""
         with self._lock:
-            found = self._items.pop(key, None)
+            found = self._items.pop(key, None) or self._still_used(key)
             if found is not None:
-                self._items[key] = found
+                self._keep(key, found)
                 return found
         made = make()
         with self._lock:
-            self._items[key] = made
-            total = sum(map(_table_bytes, self._items.values()))
-            for old in list(self._items):
-                if total <= TABLE_BYTES:
-                    break
-                total -= _table_bytes(self._items.pop(old))
+            for old in [k for k in self._used if self._still_used(k) is None]:
+                del self._used[old]
+            self._used[key] = tuple(weakref.ref(x) if type(x) is Fixed else x for x in made)
+            self._keep(key, made)
         return made
+
+    def _still_used(self, key: Any) -> tuple | None:
+        weak = self._used.get(key)
+        if weak is None:
+            return None
+        found = tuple(x() if type(x) is weakref.ref else x for x in weak)
+        lost = any(f is None for f, x in zip(found, weak, strict=True) if type(x) is weakref.ref)
+        return None if lost else found
+
+    def _keep(self, key: Any, made: tuple) -> None:
+        self._items[key] = made
+        total = sum(map(_table_bytes, self._items.values()))
+        for old in list(self._items):
+            if total <= TABLE_BYTES:
+                break
+            total -= _table_bytes(self._items.pop(old))
 
 
 def _table_bytes(kept: tuple) -> int:
