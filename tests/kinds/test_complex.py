@@ -104,3 +104,17 @@ def test_compiled_programs_do_not_drop_a_factor_of_one(op):
     for f in (mnp.sqrt, mnp.log):
         g = mgefn.grad(f, holomorphic=True)
         np.testing.assert_array_equal(mgefn.jit(g)(mnp.asarray(0j)), g(mnp.asarray(0j)))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "size"), [("complex64", 1e-40), ("complex64", 3e38), ("complex128", 1e-310)]
+)
+def test_the_slope_of_a_modulus_is_a_direction_for_all_sizes(dtype, size):
+    """Subnormal and huge numbers included, where a quotient of complex numbers overflows."""
+    z = np.asarray([0.6 * size + 0.8j * size, -size, 1j * size, 0], dtype)
+    slope = lambda z: mgefn.grad(lambda z: mnp.abs(z).sum())(z)
+    want = np.array([0.6 - 0.8j, -1, -1j, 0])
+    for f in (slope, mgefn.jit(slope)):
+        np.testing.assert_allclose(f(z), want, rtol=2e-5, atol=1e-6)
+    wave = lambda x0: (mnp.abs(mnp.exp(-((mnp.linspace(-9, 9, 50) - x0) ** 2) + 1j)) ** 2).sum()
+    assert np.isfinite(mgefn.grad(wave)(np.float32(0.3)))

@@ -22,7 +22,6 @@ from mgefn.ops.elementwise.common import (
     NUMBER,
     binary,
     broadcasted,
-    convert,
     elementwise,
     mask,
     promoted,
@@ -68,7 +67,9 @@ def _abs_jvp(primals, tangents):
         return (y,), (Zero(y.aval),)
     if dtypes.is_complex(x.dtype):
         # x / |x|, and 0 at 0. Not sign(x), which is declared constant: this turns with x.
-        unit = x / convert(where(y == 0, 1, y), x.dtype)
+        # Part by part: the quotient of complex numbers overflows where y is subnormal.
+        size = where(y == 0, 1, y)
+        unit = complex_p.bind1(real_p.bind1(x) / size, imag_p.bind1(x) / size)
         return (y,), (real_p.bind1(scale(t, conj(unit))),)
     return (y,), (scale(t, sign_p.bind1(x)),)
 
