@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from mgefn import errors
+from mgefn import errors, forks
 from mgefn.errors import ArgumentError
 
 __all__ = ["Config", "config"]
@@ -228,7 +228,7 @@ class Config(threading.local):
 
 # Guards the global values and all that follows; never held while other code runs. Reentrant,
 # because a signal handler or finalizer may leave an override while this thread holds it.
-_lock = threading.RLock()
+_lock = forks.lock()
 # Per thread with overrides: id of its instance dictionary -> that dictionary, and its overrides in
 # the order of entry. An override leaves the dictionary it entered, whichever thread closes it.
 _overridden: dict[int, tuple[dict[str, Any], list[dict[str, Any]]]] = {}

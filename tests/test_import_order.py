@@ -24,6 +24,7 @@ PACKAGE = Path(__file__).parents[1] / "mgefn"
 LAYERS: dict[int, tuple[str, ...]] = {
     0: (
         "suggestions",
+        "forks",
         "errors",
         "config",
         "dtypes",

@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mgefn import forks
 from mgefn.compiler import arena
 from mgefn.compiler.codegen.nvptx import ptx_of
 from mgefn.compiler.gpu_launch import Loaded, text_of, why_unavailable
@@ -301,7 +302,7 @@ class DeviceProgram:
             if any(b is not None for b in self.fixed) or self._loaded:
                 # Calls may come from other streams, which do not wait for this one.
                 xp.cuda.get_current_stream().synchronize()
-        self._lock = threading.Lock()
+        self._lock = forks.lock()
         self._frames: dict[Any, _Frame] = {}  # idle ones by their stream, the latest last
         self._busy: set[Any] = set()  # streams whose frame a call has
 

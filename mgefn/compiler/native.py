@@ -10,12 +10,12 @@ background (core/background.py); a call finds its code by way of the kernel's ce
 from __future__ import annotations
 
 import functools
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from mgefn import forks
 from mgefn.compiler import arena, runtime
 from mgefn.compiler.codegen import engine, nests
 from mgefn.compiler.codegen.movement import Move
@@ -70,7 +70,7 @@ class _Cell:
 # By class and kernel, as tuples of different classes may be equal. They stay good for the life of
 # the process.
 _cells: dict[tuple[type, Any], _Cell] = {}
-_lock = threading.Lock()
+_lock = forks.lock()
 
 
 def enabled() -> bool:

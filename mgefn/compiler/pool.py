@@ -8,10 +8,11 @@ back by itself when the last array that looks at it is gone.
 from __future__ import annotations
 
 import sys
-import threading
 from collections import OrderedDict
 
 import numpy as np
+
+from mgefn import forks
 
 LARGE = 1 << 20  # bytes: smaller outputs are NumPy's own, whose allocator keeps small blocks
 DEFAULT_LIMIT = 256 << 20  # bytes of idle blocks
@@ -49,7 +50,7 @@ class Pool:
 
     def __init__(self, limit: int = DEFAULT_LIMIT):
         self.limit = limit
-        self._lock = threading.RLock()  # a finalizer may come back here while it is held
+        self._lock = forks.lock()
         self._idle: OrderedDict[int, np.ndarray] = OrderedDict()  # by id, oldest first
         self.idle_bytes = 0
         self.in_use_bytes = 0

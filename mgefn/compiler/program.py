@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
-import threading
 import time
 import weakref
 from collections import OrderedDict
@@ -21,6 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mgefn import forks
 from mgefn.compiler import arena, native
 from mgefn.compiler.passes import optimized
 from mgefn.compiler.pool import LARGE, has_block_alone, pool
@@ -102,7 +102,7 @@ class _Frames:
     """The idle frames of all programs, bounded by the pool's limit; the oldest go first."""
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()  # a finalizer may come back here while it is held
+        self._lock = forks.lock()
         self._large: OrderedDict[int, tuple[weakref.ref, _Frame]] = OrderedDict()
 
     @property

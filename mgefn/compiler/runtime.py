@@ -45,15 +45,14 @@ from __future__ import annotations
 import ctypes
 import enum
 import functools
-import os
 import re
 import sys
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
+from mgefn import forks
 from mgefn.compiler import threads
 from mgefn.compiler.codegen import engine
 from mgefn.compiler.host import array_data_offset
@@ -607,7 +606,7 @@ def _address(function: Any) -> int:
 
 
 _machine_made: _Machine | None = None
-_making = threading.RLock()
+_making = forks.lock()
 
 
 def _machine() -> _Machine:
@@ -617,15 +616,6 @@ def _machine() -> _Machine:
             if _machine_made is None:
                 _machine_made = _Machine()
     return _machine_made
-
-
-def _after_fork_in_child() -> None:
-    global _making
-    _making = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 def available() -> bool:

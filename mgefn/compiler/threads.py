@@ -35,6 +35,7 @@ from typing import Any
 
 import numpy as np
 
+from mgefn import forks
 from mgefn.compiler.codegen.engine import compile_module
 from mgefn.compiler.host import thread_count
 from mgefn.config import hooks
@@ -540,7 +541,7 @@ def _spins(spin: Callable[[int], None]) -> int:
 
 
 _pool: Pool | None = None
-_making = threading.Lock()
+_making = forks.lock()
 
 
 def is_made() -> bool:
@@ -579,8 +580,6 @@ def _after_fork_in_parent() -> None:
 
 
 def _after_fork_in_child() -> None:
-    global _making
-    _making = threading.Lock()
     if _pool is not None:
         _pool.after_fork_in_child()
 

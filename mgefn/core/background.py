@@ -20,7 +20,9 @@ import threading
 import time
 from collections.abc import Callable
 
-_lock = _thread.allocate_lock()
+from mgefn import forks
+
+_lock = forks.lock()
 _jobs: collections.deque[Callable[[], None]] = collections.deque()
 _running = False  # does a thread do the jobs?
 _ending = False
@@ -71,8 +73,7 @@ atexit.register(_end)
 
 
 def _after_fork_in_child() -> None:
-    global _lock, _running
-    _lock = _thread.allocate_lock()
+    global _running
     _running = False
 
 

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
+from mgefn import forks
 from mgefn.errors import TreeError, api_boundary
 from mgefn.tree.keys import GetAttrKey, KeyEntry
 
@@ -26,8 +27,8 @@ NAMESPACE = "mgefn"
 
 # The module, from its first use on.
 _optree: Any = None
-_load_lock = threading.Lock()  # held while its thread is started
-_registry_lock = threading.Lock()  # held while REGISTERED or optree's registry changes
+_load_lock = forks.lock()  # held while its thread is started
+_registry_lock = forks.lock()  # held while REGISTERED or optree's registry changes
 _loading: _Loading | None = None
 
 
@@ -75,14 +76,20 @@ class _Loading(threading.Thread):
             self.ended = True
 
 
+def _before_fork() -> None:
+    """Let the import end: the child would find Python's own lock of the module taken."""
+    thread, end = _loading, time.monotonic() + 10.0
+    while thread is not None and not thread.ended and time.monotonic() < end:
+        time.sleep(5e-4)
+
+
 def _after_fork_in_child() -> None:
-    global _load_lock, _registry_lock, _loading
-    _load_lock, _registry_lock = threading.Lock(), threading.Lock()
-    _loading = None  # its thread stayed in the parent
+    global _loading
+    _loading = None  # a thread that has not ended by then stayed in the parent
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork_in_child)
+    os.register_at_fork(before=_before_fork, after_in_child=_after_fork_in_child)
 
 
 SEQUENCES = (tuple, list, collections.deque)

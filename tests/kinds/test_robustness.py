@@ -89,6 +89,47 @@ def test_a_process_interrupted_from_its_first_call_on(tmp_path, seed):
     assert (result.stdout, result.returncode) == ("healthy\n", 0), result.stderr
 
 
+FORKED = """
+import faulthandler, os, threading, time, warnings
+warnings.simplefilter("ignore", DeprecationWarning)  # Python's, about forks beside threads
+import mgefn, mgefn.numpy as mnp
+
+# What is lazy is loaded: Python itself leaves the lock of a module taken that a thread imports.
+mgefn.jit(lambda x: x + 1)(mnp.ones(3))
+
+def work():
+    for n in range(3, 10**6):
+        mgefn.jit(lambda x: mnp.sin(x) + x**n)(mnp.ones((n, 5)))
+
+for _ in range(3):
+    threading.Thread(target=work, daemon=True).start()
+statuses = []
+for i in range(8):
+    time.sleep(0.02)
+    pid = os.fork()
+    if not pid:
+        faulthandler.dump_traceback_later(30, exit=True)
+        value = mgefn.jit(lambda x: mnp.cos(x * i).sum() + x)(mnp.ones((i + 2, 7)))
+        os._exit(0 if value.shape == (i + 2, 7) else 3)
+    statuses.append(os.waitpid(pid, 0)[1])
+print(statuses, flush=True)
+os._exit(0)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.parametrize("tiered", ["0", "1"])
+def test_a_child_forked_while_threads_compile_compiles(tmp_path, tiered):
+    environment = {
+        **os.environ, "MGEFN_CACHE_DIR": str(tmp_path), "MGEFN_TIERED_COMPILATION": tiered
+    }  # fmt: skip
+    result = subprocess.run(
+        [sys.executable, "-c", FORKED], env=environment, capture_output=True, text=True,
+        timeout=300, check=False,
+    )  # fmt: skip
+    assert (result.stdout, result.returncode) == (f"{[0] * 8}\n", 0), result.stderr
+
+
 WRONG_SHAPES = {
     "add": lambda: mnp.asarray(X) + mnp.asarray(Y),
     "matmul": lambda: mnp.asarray(X) @ mnp.asarray(Y),

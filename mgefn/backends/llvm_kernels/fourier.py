@@ -11,13 +11,13 @@ from __future__ import annotations
 import functools
 import math
 import struct
-import threading
 import weakref
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from mgefn import forks
 from mgefn.compiler.codegen.fourier import (
     COLUMNS,
     GENERIC,
@@ -227,7 +227,7 @@ class _Kept:
     """Tables that several programs share: those in use, and those used last up to TABLE_BYTES."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = forks.lock()
         self._items: dict[Any, Any] = {}
         # What was made, with weak references in the place of tables: a program may have them still.
         self._used: dict[Any, tuple] = {}

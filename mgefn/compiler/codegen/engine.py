@@ -32,6 +32,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from mgefn import forks
 from mgefn.compiler import native_cache
 from mgefn.compiler.host import array_data_offset, thread_count
 from mgefn.errors import ArgumentError, MgefnError
@@ -200,7 +201,7 @@ class _Linker:
     """The one JIT of the process: links object code and keeps it loaded."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = forks.lock()
         self._jit: Any = None
         self._count = itertools.count()
         self._kept: list[Any] = []

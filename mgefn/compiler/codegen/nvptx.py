@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import threading
 from typing import Any
 
+from mgefn import forks
 from mgefn.compiler import native_cache
 from mgefn.errors import ArgumentError, MgefnError
 
@@ -22,7 +22,7 @@ _FORMAT = "1"  # part of the cache key; a new number for every change that the t
 # devices too: the driver compiles it for them.
 CAPABILITIES = (70, 72, 75, 80, 86, 87, 89, 90)
 
-_lock = threading.Lock()
+_lock = forks.lock()
 
 
 def architecture_of(capability: str) -> str:
