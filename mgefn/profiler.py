@@ -48,18 +48,18 @@ class _Recorder(Interpreter):
             and all(type(a) is ConcreteArray for a in args)
         ):
             timed = timed_program(params["jaxpr"])
-        begin = time.perf_counter_ns()
+        begin, end = time.perf_counter_ns(), None
         if timed is None:
             outs = process_in(self.outer, primitive, args, params)
         else:
             with interpreter_set_to(None):
-                outs, spans = timed(args)
+                outs, spans, end = timed(args)
             for s in spans:
                 self.add(s.name, s.kind, s.start, s.about, s.start + s.duration)
         name = primitive.name
         if isinstance(params.get("name"), str):
             name = f"{name}({params['name']})"
-        self.add(name, "operation", begin, {"in": _shown(args), "out": _shown(outs)})
+        self.add(name, "operation", begin, {"in": _shown(args), "out": _shown(outs)}, end)
         return outs
 
     def add(

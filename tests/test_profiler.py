@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 
 import numpy as np
 import pytest
@@ -180,3 +181,25 @@ def test_threads_trace_one_program(tmp_path):
         assert sum(e["cat"] == "operation" for e in p.events) == 20
 
     run_side_by_side(work, 4)
+
+
+def test_a_traced_callback_may_wait_for_a_trace_of_another_thread(tmp_path):
+    x = np.ones(4, np.float32)
+    inner = mgefn.jit(lambda x: mnp.sin(x) * 2)
+
+    def callback(a):
+        made = []
+
+        def work():
+            with profiler.trace(tmp_path / "inner"):
+                made.append(np.asarray(inner(x)))
+
+        other = threading.Thread(target=work, daemon=True)
+        other.start()
+        other.join(60)
+        return made[0]
+
+    fun = mgefn.jit(lambda x: mgefn.pure_callback(callback, x, x) + 1)
+    with profiler.trace(tmp_path / "outer"):
+        got = fun(x)
+    np.testing.assert_allclose(got, 2 * np.sin(x) + 1, rtol=1e-6)

@@ -7,17 +7,16 @@ their times are summed.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from mgefn import forks
 from mgefn.compiler.program import Executable, native_step
 from mgefn.compiler.report import StepReport
 from mgefn.config import config
-from mgefn.core.array import ConcreteArray
 from mgefn.core.collector import collector_paused
-from mgefn.core.jaxpr import ClosedJaxpr
+from mgefn.core.jaxpr import ClosedJaxpr, Eqn
 
 
 class Span(NamedTuple):
@@ -40,34 +39,31 @@ class Span(NamedTuple):
     about: dict[str, Any]
 
 
-_one_at_a_time = threading.RLock()  # the records belong to the program
-
-
 class TimedProgram:
     """A jaxpr as a program that says where its time goes."""
 
     def __init__(self, closed: ClosedJaxpr):
         with collector_paused():
             self.program = Executable(closed, timed=True)
-        self.steps = self.program.report().steps
+        self._about = [
+            self._described(step, eqn)
+            for step, eqn in zip(
+                self.program.report().steps, self.program.closed.jaxpr.eqns, strict=True
+            )
+        ]
+        self._one_at_a_time = forks.lock()  # the records are the program's
 
-    def __call__(self, args: Sequence[Any]) -> tuple[tuple, list[Span]]:
-        """The outputs, and the spans in the order of their starts."""
-        with _one_at_a_time:
-            program = self.program
+    def __call__(self, args: Sequence[Any]) -> tuple[tuple, list[Span], int]:
+        """The outputs, the spans in the order of their starts, and when the outputs were there."""
+        program = self.program
+        with self._one_at_a_time:
             program.ticks.clear()
             for segment in program.segments:
                 segment.times[:] = 0
             begin = time.perf_counter_ns()
-            outs = program.run([a._data for a in args])
-            spans = self._spans(begin)
-        jaxpr = self.program.closed.jaxpr
-        return (
-            tuple(
-                ConcreteArray(o, a.aval.weak_type) for o, a in zip(outs, jaxpr.outs, strict=True)
-            ),
-            spans,
-        )
+            outs = program(args)
+            end = time.perf_counter_ns()
+            return outs, self._spans(begin), end
 
     def _spans(self, begin: int) -> list[Span]:
         spans: list[Span] = []
@@ -88,26 +84,26 @@ class TimedProgram:
             own = times[first : first + count]
             kernels = segment.timed_names[first : first + count]
             first += count
-            whole = sum(t for t, _ in own)
-            spans.append(self._step(number, at, whole))
-            if count > 1 or (own and own[0][1] > 1):
-                for name, (taken, runs) in zip(kernels, own, strict=True):
-                    if runs:
-                        spans.append(Span(name, "kernel", at, taken, runs, {"runs": runs}))
-                        at += taken
-            else:
-                at += whole
+            spans.append(self._step(number, at, sum(t for t, _ in own)))
+            alone = count == 1 and own[0][1] <= 1  # the step says it all
+            for name, (taken, runs) in zip(kernels, own, strict=True):
+                if runs and not alone:
+                    spans.append(Span(name, "kernel", at, taken, runs, {"runs": runs}))
+                at += taken
 
     def _step(self, number: int, start: int, duration: int) -> Span:
-        step: StepReport = self.steps[number]
-        eqn = self.program.closed.jaxpr.eqns[number]
+        name, about = self._about[number]
+        return Span(name, "step", start, duration, 1, dict(about))
+
+    def _described(self, step: StepReport, eqn: Eqn) -> tuple[str, dict[str, Any]]:
+        """A step's name, and what its spans say about it."""
+        native = native_step(eqn)
+        lines = [step.source] if native is None else self.program.lines_of(eqn, native)
         about: dict[str, Any] = {"kind": step.kind, "flops": step.flops, "bytes": step.bytes}
         if step.reason:
             about["reason"] = step.reason
-        native = native_step(eqn)
-        lines = [step.source] if native is None else self.program.lines_of(eqn, native)
         about["lines"] = "; ".join(lines)
-        return Span(f"{step.operations} ({lines[0]})", "step", start, duration, 1, about)
+        return f"{step.operations} ({lines[0]})", about
 
 
 def timed_program(closed: ClosedJaxpr) -> TimedProgram:
