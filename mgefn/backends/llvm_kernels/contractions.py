@@ -48,7 +48,7 @@ class _Laid(NamedTuple):
     batch: Sequence[int]
 
 
-def _batch_axes(*operands: _Laid) -> tuple[int, list[int]] | None:
+def _batch_axes(*operands: _Laid) -> tuple[int, list[list[int]]] | None:
     """The batch as an outer and an inner axis that lie evenly in all operands.
 
     The inner one's size, and for each operand the strides of the outer and the inner one; None
@@ -63,7 +63,8 @@ def _batch_axes(*operands: _Laid) -> tuple[int, list[int]] | None:
         ]
         strides = [s for s in found if s is not None]
         if len(strides) == len(found):
-            return math.prod(shape[i] for i in axes[cut:]), strides
+            pairs = [strides[i : i + 2] for i in range(0, len(strides), 2)]
+            return math.prod(shape[i] for i in axes[cut:]), pairs
     return None
 
 
@@ -90,8 +91,7 @@ def _lower(eqn: Eqn, places: Sequence[Place]) -> NativeStep | None:
     if batches is None or any(s is None for s in found):
         return None
     a_m, a_k, b_k, b_n = (s for s in found if s is not None)
-    inner, (*a_batch, b_outer, b_inner) = batches
-    b_batch = [b_outer, b_inner]
+    inner, (a_batch, b_batch) = batches
     batch = math.prod(x.shape[i] for i in x_batch)
     m = math.prod(x.shape[i] for i in x_free)
     k = math.prod(x.shape[i] for i in x_contract)

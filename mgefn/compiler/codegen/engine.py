@@ -424,13 +424,12 @@ def compile_module(
     """
     _checked_passes(passes)
     with _gate:
-        return _compiled_module(text, names, passes, extra or {})
+        return _compiled_module(cache_key(text, passes), text, names, passes, extra or {})
 
 
 def _compiled_module(
-    text: str, names: Sequence[str], passes: str, extra: dict[str, int]
+    key: str, text: str, names: Sequence[str], passes: str, extra: dict[str, int]
 ) -> Compiled:
-    key = cache_key(text, passes)
     loaded = _loaded_key(key, extra)
     known = _compiled.get(loaded)
     if known is not None and all(name in known for name in names):
@@ -492,17 +491,21 @@ def compile_ahead(modules: Sequence[tuple[str, str]]) -> None:
         modules: text and passes of each, as compile_module takes them next.
     """
     with _gate:
-        missing = []
-        for text, passes in modules:
-            key = cache_key(text, passes)
-            # Here, because threads that hold the interpreter's lock by turns take longer for it.
-            code = _stored(key, text, passes)
-            if code is not None:
-                _ahead[key] = code, "disk"
-            else:
-                missing.append((key, text, passes))
-        made = _side_by_side(lambda module: _made(*module), missing)
-        _ahead.update((m[0], (code, "compiler")) for m, code in zip(missing, made, strict=True))
+        _make_ahead({cache_key(text, passes): (text, passes) for text, passes in modules})
+
+
+def _make_ahead(modules: dict[str, tuple[str, str]]) -> None:
+    """The same for modules by their cache keys."""
+    missing = []
+    for key, module in modules.items():
+        # Here, because threads that hold the interpreter's lock by turns take longer for it.
+        code = _stored(key, *module)
+        if code is not None:
+            _ahead[key] = code, "disk"
+        else:
+            missing.append((key, *module))
+    made = _side_by_side(lambda module: _made(*module), missing)
+    _ahead.update((m[0], (code, "compiler")) for m, code in zip(missing, made, strict=True))
 
 
 def compile_modules(
@@ -519,13 +522,16 @@ def compile_modules(
     """
     for _, _, passes, _ in modules:
         _checked_passes(passes)
-    unknown = {
-        cache_key(text, passes): (text, passes)
-        for text, _, passes, extra in modules
-        if _loaded_key(cache_key(text, passes), extra) not in _compiled
-    }
-    compile_ahead(list(unknown.values()))
-    return [compile_module(*m) for m in modules]
+    keys = [cache_key(text, passes) for text, _, passes, _ in modules]
+    with _gate:
+        _make_ahead(
+            {
+                key: (text, passes)
+                for key, (text, _, passes, extra) in zip(keys, modules, strict=True)
+                if _loaded_key(key, extra) not in _compiled
+            }
+        )
+        return [_compiled_module(key, *m) for key, m in zip(keys, modules, strict=True)]
 
 
 def ir_of(text: str, passes: str = "few") -> str:

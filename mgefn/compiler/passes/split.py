@@ -12,6 +12,7 @@ there. Before a reduction or a product it stays, as the operations in between ar
 
 from __future__ import annotations
 
+import itertools
 from typing import NamedTuple
 
 from mgefn.core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Literal, Var
@@ -36,18 +37,21 @@ class Pieces(NamedTuple):
     ends: tuple[int, ...]
     atoms: list[Atom]
 
+    @property
+    def cuts(self) -> list[Cut]:
+        """The pieces as parts of the whole."""
+        return [Cut(self.axis, *ends) for ends in itertools.pairwise((0, *self.ends))]
+
     def holding(self, cut: Cut) -> int | None:
         """The piece in which a cut lies."""
-        start = 0
-        for i, end in enumerate(self.ends):
-            if cut.axis == self.axis and start <= cut.start and cut.stop <= end:
+        for i, (axis, start, stop) in enumerate(self.cuts):
+            if cut.axis == axis and start <= cut.start and cut.stop <= stop:
                 return i
-            start = end
         return None
 
     @property
     def even(self) -> bool:
-        sizes = {b - a for a, b in zip((0, *self.ends), self.ends, strict=False)}
+        sizes = {c.stop - c.start for c in self.cuts}
         return len(sizes) == 1 and len(self.ends) <= MOST_UNASKED
 
 
@@ -123,12 +127,10 @@ class _Split:
         return ClosedJaxpr(new, self.closed.consts)
 
     def _know(self, eqn: Eqn) -> None:
-        """The pieces of a concatenation, if they are worth going on with."""
+        """Note the pieces of a concatenation, if there are not too many."""
         axis = eqn.params["dimension"]
-        ends: list[int] = []
-        for a in eqn.inputs:
-            ends.append((ends[-1] if ends else 0) + a.aval.shape[axis])
-        if 2 <= len(ends) <= MOST:
+        ends = itertools.accumulate(a.aval.shape[axis] for a in eqn.inputs)
+        if 2 <= len(eqn.inputs) <= MOST:
             self.pieces[eqn.out_binders[0]] = Pieces(axis, tuple(ends), list(eqn.inputs))
 
     def _piece_for(self, eqn: Eqn) -> Atom | None:
@@ -138,7 +140,7 @@ class _Split:
         i = None if pieces is None or cut is None else pieces.holding(cut)
         if pieces is None or cut is None or i is None:
             return None
-        start = pieces.ends[i - 1] if i else 0
+        start = pieces.cuts[i].start
         moved = Cut(cut.axis, cut.start - start, cut.stop - start)
         return self._sliced(pieces.atoms[i], moved, eqn)
 
@@ -177,16 +179,13 @@ class _Split:
         if not wanted and not of.even:
             return False
         atoms: list[Atom] = []
-        start = 0
-        for i, end in enumerate(of.ends):
-            cut = Cut(of.axis, start, end)
+        for i, cut in enumerate(of.cuts):
             inputs = [self._part(a, of, i, cut, eqn) for a in eqn.inputs]
             sizes = list(shape)
-            sizes[of.axis] = end - start
+            sizes[of.axis] = cut.stop - cut.start
             v = Var(out.aval.update(shape=tuple(sizes)))
             self.kept.append(Eqn(eqn.primitive, inputs, eqn.params, [v], eqn.source))
             atoms.append(v)
-            start = end
         self.pieces[out] = Pieces(of.axis, of.ends, atoms)
         params = {"dimension": of.axis}
         self.kept.append(Eqn(concatenate_p, atoms, params, [out], eqn.source))
