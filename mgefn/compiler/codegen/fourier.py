@@ -22,8 +22,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from mgefn.compiler.codegen.builder import Builder, Module, vector
-from mgefn.compiler.codegen.parts import Memory, finished, pointers
+from mgefn.compiler.codegen.builder import vector
+from mgefn.compiler.codegen.parts import Memory, Writer, pointers
 from mgefn.compiler.codegen.values import LLVM_TYPES, itemsize
 
 GENERIC = 0  # stands for an odd radix that is a run-time number
@@ -52,43 +52,16 @@ def _cosine_and_sine(k: int, n: int) -> tuple[float, float]:
     return turns[quarters % 4]
 
 
-class _Writer:
+class _Writer(Writer):
     """A kernel's function: loops, and complex numbers as two vectors."""
 
     def __init__(self, dtype: str, width: int):
-        self.b = Builder(Module())
+        super().__init__()
         self.scalar, self.size, self.width = LLVM_TYPES[dtype], itemsize(dtype), width
         self.t = vector(self.scalar, width)
         self.half = width * self.size  # bytes of the real parts
         self.whole = 2 * self.half
         self.memory = Memory(self.b, self.scalar, width, self.size)
-        self._entry: list[str] = []
-
-    def finished(self, name: str) -> str:
-        self.b.lines[:0] = self._entry
-        return finished(self.b, name)
-
-    def alloca(self, t: str) -> str:
-        name = self.b.name()
-        self._entry.append(f"  {name} = alloca {t}")
-        return name
-
-    @contextmanager
-    def loop(self, start: str, stop: str, step: str | int = 1) -> Iterator[str]:
-        """for i from start on below stop"""
-        b = self.b
-        counter = self.alloca("i64")
-        head, body, done = b.label("head"), b.label("body"), b.label("done")
-        b.store("i64", start, counter)
-        b.br(head)
-        b.place(head)
-        i = b.load("i64", counter)
-        b.cond_br(b.icmp("slt", "i64", i, stop), body, done)
-        b.place(body)
-        yield i
-        b.store("i64", b.emit(f"add i64 {i}, {step}"), counter)
-        b.br(head)
-        b.place(done)
 
     def switch(self, value: str, cases: Sequence[tuple[int, Callable[[], None]]]) -> None:
         """One of some cases; the last one is taken for any other value too."""
@@ -104,15 +77,6 @@ class _Writer:
         cases[-1][1]()
         b.br(end)
         b.place(end)
-
-    def add(self, x: str, y: str | int) -> str:
-        return self.b.emit(f"add i64 {x}, {y}")
-
-    def sub(self, x: str, y: str | int) -> str:
-        return self.b.emit(f"sub i64 {x}, {y}")
-
-    def mul(self, x: str, y: str | int) -> str:
-        return self.b.emit(f"mul i64 {x}, {y}")
 
     def at(self, base: str, i: str, stride: str | int = 1) -> str:
         """base + i * stride, in bytes.

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
-from mgefn.compiler.codegen.builder import METADATA, Builder, vector
+from mgefn.compiler.codegen.builder import METADATA, Builder, Module, vector
 from mgefn.compiler.codegen.loops import ARGUMENTS, ATTRIBUTES
 
 
@@ -143,3 +144,37 @@ def finished(b: Builder, name: str) -> str:
     b.do("ret void")
     b.function(name, "void", ARGUMENTS, ATTRIBUTES)
     return b.module.text() + "\n" + METADATA
+
+
+class Writer:
+    """A kernel's function: loops, and variables on the stack, which its entry block makes."""
+
+    def __init__(self) -> None:
+        self.module = Module()
+        self.b = Builder(self.module)
+        self.allocas: list[str] = []
+
+    def finished(self, name: str) -> str:
+        """The text of a module whose kernel ends here."""
+        self.b.lines[:0] = self.allocas
+        return finished(self.b, name)
+
+    def alloca(self, t: str) -> str:
+        name = self.b.name()
+        self.allocas.append(f"  {name} = alloca {t}")
+        return name
+
+    @contextmanager
+    def loop(self, start: str, stop: str, step: str | int = 1) -> Iterator[str]:
+        """for i from start on below stop."""
+        with Loop(self.b, self.alloca("i64"), start, stop, str(step)) as i:
+            yield i
+
+    def add(self, x: str, y: str | int) -> str:
+        return self.b.emit(f"add i64 {x}, {y}")
+
+    def sub(self, x: str, y: str | int) -> str:
+        return self.b.emit(f"sub i64 {x}, {y}")
+
+    def mul(self, x: str, y: str | int) -> str:
+        return self.b.emit(f"mul i64 {x}, {y}")

@@ -16,8 +16,9 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from mgefn.compiler.codegen import vector_math
-from mgefn.compiler.codegen.builder import METADATA, Builder, Module, element, vector, width_of
-from mgefn.compiler.codegen.loops import ARGUMENTS, ATTRIBUTES, combine, neutral
+from mgefn.compiler.codegen.builder import Builder, element, vector, width_of
+from mgefn.compiler.codegen.loops import combine, neutral
+from mgefn.compiler.codegen.parts import Writer
 from mgefn.compiler.codegen.values import FLOATS, LLVM_TYPES, SIGNED, itemsize, ty
 
 # In memory and in registers: the types of dtypes that differ.
@@ -33,21 +34,12 @@ def computed(dtype: str) -> str:
     return _COMPUTED.get(dtype, dtype)
 
 
-class _Writer:
+class _Writer(Writer):
     """A kernel's function: its numbers, pointers, loops and accesses to memory."""
 
     def __init__(self) -> None:
-        self.module = Module()
-        self.b = Builder(self.module)
-        self.allocas: list[str] = []
+        super().__init__()
         self.at = 0
-
-    def text(self, name: str) -> str:
-        b = self.b
-        b.do("ret void")
-        b.lines[:0] = self.allocas
-        b.function(name, "void", ARGUMENTS, ATTRIBUTES)
-        return self.module.text() + "\n" + METADATA
 
     def numbers(self, count: int) -> list[str]:
         """The next numbers of the descriptor."""
@@ -59,32 +51,11 @@ class _Writer:
         b = self.b
         return [b.load("ptr", b.offset("%ptrs", str(8 * i)), 8) for i in range(count)]
 
-    def alloca(self, t: str) -> str:
-        name = self.b.name()
-        self.allocas.append(f"  {name} = alloca {t}")
-        return name
-
     def variable(self, t: str, x: str) -> str:
         """Memory of a value that changes."""
         where = self.alloca(t)
         self.b.store(t, x, where)
         return where
-
-    @contextmanager
-    def loop(self, start: str, stop: str, step: str = "1") -> Iterator[str]:
-        """for i from start on below stop."""
-        b = self.b
-        counter = self.variable("i64", start)
-        head, body, done = b.label("head"), b.label("body"), b.label("done")
-        b.br(head)
-        b.place(head)
-        i = b.load("i64", counter)
-        b.cond_br(b.icmp("slt", "i64", i, stop), body, done)
-        b.place(body)
-        yield i
-        b.store("i64", b.emit(f"add i64 {i}, {step}"), counter)
-        b.br(head)
-        b.place(done)
 
     @contextmanager
     def when(self, condition: str) -> Iterator[None]:
@@ -95,15 +66,6 @@ class _Writer:
         yield
         b.br(done)
         b.place(done)
-
-    def add(self, x: str, y: str) -> str:
-        return self.b.emit(f"add i64 {x}, {y}")
-
-    def sub(self, x: str, y: str) -> str:
-        return self.b.emit(f"sub i64 {x}, {y}")
-
-    def mul(self, x: str, y: str) -> str:
-        return self.b.emit(f"mul i64 {x}, {y}")
 
     def taken_apart(self, u: str, n: str) -> tuple[str, str]:
         """u = i * n + j: i and j."""
@@ -231,7 +193,7 @@ class ColumnScan(NamedTuple):
                 y = _joined(b, self.kind, dtype, w, b.load(t, total), y)
                 b.store(t, y, total)
                 f.stored(self.dtype, w, y, b.offset(out, at), mask)
-        return f.text(name)
+        return f.finished(name)
 
 
 class LineScan(NamedTuple):
@@ -298,7 +260,7 @@ class LineScan(NamedTuple):
                     half //= 2
                 y = b.emit(f"extractelement {t} {y}, i64 0")
                 b.store(scalar, y, f.item(others[0], u, itemsize(dtype)), 1)
-        return f.text(name)
+        return f.finished(name)
 
     def _within(self, f: _Writer, t: str, y: str, start: str) -> tuple[str, str]:
         """The scan of a vector, and its last element everywhere."""
@@ -373,7 +335,7 @@ class ColumnArgument(NamedTuple):
                 b.store(ints, b.select(ints, better, here, b.load(ints, where)), where)
             at = f.item(out, f.add(f.mul(o, inner), column), itemsize(self.integer))
             _index_stored(f, b.load(ints, where), w, self.integer, at, mask)
-        return f.text(name)
+        return f.finished(name)
 
 
 class LineArgument(NamedTuple):
@@ -432,7 +394,7 @@ class LineArgument(NamedTuple):
             else:
                 at = f.item(others[0], u, itemsize(self.integer))
                 _index_stored(f, i, 1, self.integer, at, "")
-        return f.text(name)
+        return f.finished(name)
 
     def _chosen(self, b: Builder, dtype: str, width: int, first: tuple[str, str],
                 second: tuple[str, str]) -> tuple[str, str]:  # fmt: skip
@@ -486,7 +448,7 @@ class ArgumentOfParts(NamedTuple):
                 b.store("i32", b.select("i32", better, here, b.load("i32", where)), where)
             at = f.item(out, line, itemsize(self.integer))
             _index_stored(f, b.load("i32", where), 1, self.integer, at, "")
-        return f.text(name)
+        return f.finished(name)
 
 
 # -- sorting --------------------------------------------------------------------------------------
@@ -651,7 +613,7 @@ class RankSort(NamedTuple):
                     b.store(f"i{_bits(what.integer)}", y, target.at(rank), 1)
                 else:
                     b.store(scalar, b.load(scalar, source.at(place(k)), 1), target.at(rank), 1)
-        return f.text(name)
+        return f.finished(name)
 
 
 class _Records:
@@ -833,7 +795,7 @@ class RadixSort(NamedTuple):
             r.write(b.load("ptr", source_at), "0", n, self.width)
             if r.fixed:
                 r.restore()
-        return f.text(name)
+        return f.finished(name)
 
 
 def _placed(f: _Writer, where: str, total: str) -> None:
@@ -920,7 +882,7 @@ class RadixPart(NamedTuple):
                         more = f.add(b.load("i64", where), b.load("i64", at, 8))
                         b.store("i64", more, where)
                 r.restore()
-        return f.text(name)
+        return f.finished(name)
 
     def _place(self, f: _Writer, r: _Records, source: str, counts: str, pieces: str, digit: str,
                state: tuple[str, str, str]) -> None:  # fmt: skip
@@ -983,7 +945,7 @@ class Ordered(NamedTuple):
                 b.store(t, b.load(t, source.at(at), 1), target.at(k), 1)
                 for p in also:
                     b.store("i32", i, p.at(k), 1)
-        return f.text(name)
+        return f.finished(name)
 
 
 FEW = 32  # largest elements that are kept in order while a line is read
@@ -1061,7 +1023,7 @@ class Largest(NamedTuple):
                 at = b.emit(f"zext i32 {i} to i64")
                 b.store(scalar, b.load(scalar, source.at(at), 1), value_line.at(k), 1)
                 b.store("i32", i, place_line.at(k), 1)
-        return f.text(name)
+        return f.finished(name)
 
 
 # -- searching ------------------------------------------------------------------------------------
@@ -1124,4 +1086,4 @@ class Search(NamedTuple):
             b.place(done)
             at = f.item(out, at, itemsize(self.integer))
             _index_stored(f, b.load(ints, found), w, self.integer, at, mask)
-        return f.text(name)
+        return f.finished(name)
