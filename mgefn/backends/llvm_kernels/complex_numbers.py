@@ -26,14 +26,16 @@ from mgefn.compiler.codegen import vector_math
 from mgefn.compiler.codegen.builder import Builder, element, width_of
 from mgefn.compiler.codegen.complex_values import joined, keep, parted
 from mgefn.compiler.codegen.values import ALL, COMPLEX, FLOATS, Operand, ty
-from mgefn.compiler.codegen.vector_math import INF
-from mgefn.compiler.codegen.vector_math import _abs as absolute
-from mgefn.compiler.codegen.vector_math import _constant as constant
-from mgefn.compiler.codegen.vector_math import _copysign as copysign
-from mgefn.compiler.codegen.vector_math import _fma as fma
-from mgefn.compiler.codegen.vector_math import _select as select
-from mgefn.compiler.codegen.vector_math import _sqrt as sqrt
-from mgefn.compiler.codegen.vector_math import _Value as Value
+from mgefn.compiler.codegen.vector_math import (
+    INF,
+    Value,
+    absolute,
+    constant,
+    copysign,
+    fma,
+    select,
+    sqrt,
+)
 from mgefn.compiler.steps import Expanded
 from mgefn.core.array import scalar
 from mgefn.core.avals import ShapedArray

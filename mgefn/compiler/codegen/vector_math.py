@@ -40,7 +40,7 @@ INF = math.inf
 LN2 = math.log(2.0)
 
 
-class _Value:
+class Value:
     """A value of IR with operators; a Python number beside it is a constant of its type."""
 
     __slots__ = ("b", "name", "ty")
@@ -51,96 +51,96 @@ class _Value:
     def _is_float(self) -> bool:
         return element(self.ty)[0] != "i"
 
-    def _text(self, other: _Value | float) -> str:
-        return other.name if isinstance(other, _Value) else self.b.const(self.ty, other)
+    def _text(self, other: Value | float) -> str:
+        return other.name if isinstance(other, Value) else self.b.const(self.ty, other)
 
-    def _op(self, float_op: str, int_op: str, x: str, y: str) -> _Value:
+    def _op(self, float_op: str, int_op: str, x: str, y: str) -> Value:
         op = float_op if self._is_float() else int_op
-        return _Value(self.b, self.ty, self.b.binary(op, self.ty, x, y))
+        return Value(self.b, self.ty, self.b.binary(op, self.ty, x, y))
 
-    def __add__(self, y: _Value | float) -> _Value:
+    def __add__(self, y: Value | float) -> Value:
         return self._op("fadd", "add", self.name, self._text(y))
 
-    def __sub__(self, y: _Value | float) -> _Value:
+    def __sub__(self, y: Value | float) -> Value:
         return self._op("fsub", "sub", self.name, self._text(y))
 
-    def __rsub__(self, y: float) -> _Value:
+    def __rsub__(self, y: float) -> Value:
         return self._op("fsub", "sub", self._text(y), self.name)
 
-    def __mul__(self, y: _Value | float) -> _Value:
+    def __mul__(self, y: Value | float) -> Value:
         return self._op("fmul", "mul", self.name, self._text(y))
 
-    def __truediv__(self, y: _Value | float) -> _Value:
+    def __truediv__(self, y: Value | float) -> Value:
         return self._op("fdiv", "udiv", self.name, self._text(y))
 
-    def __rtruediv__(self, y: float) -> _Value:
+    def __rtruediv__(self, y: float) -> Value:
         return self._op("fdiv", "udiv", self._text(y), self.name)
 
     __radd__, __rmul__ = __add__, __mul__
 
-    def __neg__(self) -> _Value:
-        return _Value(self.b, self.ty, self.b.fneg(self.ty, self.name))
+    def __neg__(self) -> Value:
+        return Value(self.b, self.ty, self.b.fneg(self.ty, self.name))
 
     # -- integers and masks
 
-    def __and__(self, y: _Value | int) -> _Value:
+    def __and__(self, y: Value | int) -> Value:
         return self._op("", "and", self.name, self._text(y))
 
-    def __or__(self, y: _Value | int) -> _Value:
+    def __or__(self, y: Value | int) -> Value:
         return self._op("", "or", self.name, self._text(y))
 
-    def __xor__(self, y: _Value | int) -> _Value:
+    def __xor__(self, y: Value | int) -> Value:
         return self._op("", "xor", self.name, self._text(y))
 
-    def __lshift__(self, y: int) -> _Value:
+    def __lshift__(self, y: int) -> Value:
         return self._op("", "shl", self.name, self._text(y))
 
-    def __rshift__(self, y: int) -> _Value:
+    def __rshift__(self, y: int) -> Value:
         """Logical."""
         return self._op("", "lshr", self.name, self._text(y))
 
     # -- comparisons; false for nan
 
-    def _compare(self, float_predicate: str, int_predicate: str, y: _Value | float) -> _Value:
+    def _compare(self, float_predicate: str, int_predicate: str, y: Value | float) -> Value:
         b, other = self.b, self._text(y)
         if self._is_float():
             mask = b.fcmp(float_predicate, self.ty, self.name, other)
         else:
             mask = b.icmp(int_predicate, self.ty, self.name, other)
-        return _Value(b, like(self.ty, "i1"), mask)
+        return Value(b, like(self.ty, "i1"), mask)
 
-    def __lt__(self, y: _Value | float) -> _Value:
+    def __lt__(self, y: Value | float) -> Value:
         return self._compare("olt", "slt", y)
 
-    def __le__(self, y: _Value | float) -> _Value:
+    def __le__(self, y: Value | float) -> Value:
         return self._compare("ole", "sle", y)
 
-    def __gt__(self, y: _Value | float) -> _Value:
+    def __gt__(self, y: Value | float) -> Value:
         return self._compare("ogt", "sgt", y)
 
-    def __ge__(self, y: _Value | float) -> _Value:
+    def __ge__(self, y: Value | float) -> Value:
         return self._compare("oge", "sge", y)
 
-    def equals(self, y: _Value | float) -> _Value:
+    def equals(self, y: Value | float) -> Value:
         return self._compare("oeq", "eq", y)
 
-    def differs(self, y: _Value | float) -> _Value:
+    def differs(self, y: Value | float) -> Value:
         """True for nan."""
         return self._compare("une", "ne", y)
 
     # -- conversions
 
-    def bits(self) -> _Value:
+    def bits(self) -> Value:
         ity = like(self.ty, f"i{bits_of(self.ty)}")
-        return _Value(self.b, ity, self.b.cast("bitcast", self.name, self.ty, ity))
+        return Value(self.b, ity, self.b.cast("bitcast", self.name, self.ty, ity))
 
-    def as_float(self) -> _Value:
+    def as_float(self) -> Value:
         ty = like(self.ty, {16: "half", 32: "float", 64: "double"}[bits_of(self.ty)])
-        return _Value(self.b, ty, self.b.cast("bitcast", self.name, self.ty, ty))
+        return Value(self.b, ty, self.b.cast("bitcast", self.name, self.ty, ty))
 
-    def convert(self, op: str, scalar: str) -> _Value:
+    def convert(self, op: str, scalar: str) -> Value:
         ty = like(self.ty, scalar)
-        return _Value(self.b, ty, self.b.cast(op, self.name, self.ty, ty))
+        return Value(self.b, ty, self.b.cast(op, self.name, self.ty, ty))
 
 
 class _Format:
@@ -175,44 +175,44 @@ def _to_single(x: float) -> float:
 _FORMATS = {"float": _Format("float"), "double": _Format("double")}
 
 
-def _format(x: _Value) -> _Format:
+def _format(x: Value) -> _Format:
     return _FORMATS[element(x.ty)]
 
 
-def _intrinsic(name: str, x: _Value, *others: _Value | float) -> _Value:
+def _intrinsic(name: str, x: Value, *others: Value | float) -> Value:
     texts = [x._text(y) for y in others]
-    return _Value(x.b, x.ty, x.b.call_intrinsic(name, x.ty, x.name, *texts))
+    return Value(x.b, x.ty, x.b.call_intrinsic(name, x.ty, x.name, *texts))
 
 
-def _fma(x: _Value, y: _Value | float, z: _Value | float) -> _Value:
+def fma(x: Value, y: Value | float, z: Value | float) -> Value:
     return _intrinsic("fma", x, y, z)
 
 
-def _abs(x: _Value) -> _Value:
+def absolute(x: Value) -> Value:
     return _intrinsic("fabs", x)
 
 
-def _sqrt(x: _Value) -> _Value:
+def sqrt(x: Value) -> Value:
     return _intrinsic("sqrt", x)
 
 
-def _copysign(magnitude: _Value, sign: _Value) -> _Value:
+def copysign(magnitude: Value, sign: Value) -> Value:
     return _intrinsic("copysign", magnitude, sign)
 
 
-def _constant(like_value: _Value, value: float) -> _Value:
-    return _Value(like_value.b, like_value.ty, like_value.b.const(like_value.ty, value))
+def constant(like_value: Value, value: float) -> Value:
+    return Value(like_value.b, like_value.ty, like_value.b.const(like_value.ty, value))
 
 
-def _select(mask: _Value, yes: _Value | float, no: _Value | float, ty: str = "") -> _Value:
+def select(mask: Value, yes: Value | float, no: Value | float, ty: str = "") -> Value:
     b = mask.b
-    given = yes if isinstance(yes, _Value) else no
-    ty = given.ty if isinstance(given, _Value) else like(mask.ty, ty)
-    texts = [v.name if isinstance(v, _Value) else b.const(ty, v) for v in (yes, no)]
-    return _Value(b, ty, b.select(ty, mask.name, *texts))
+    given = yes if isinstance(yes, Value) else no
+    ty = given.ty if isinstance(given, Value) else like(mask.ty, ty)
+    texts = [v.name if isinstance(v, Value) else b.const(ty, v) for v in (yes, no)]
+    return Value(b, ty, b.select(ty, mask.name, *texts))
 
 
-def _polynomial(x: _Value, coefficients: Sequence[float]) -> _Value:
+def _polynomial(x: Value, coefficients: Sequence[float]) -> Value:
     """Sum of c[k] x^k; a long one in blocks of four, for a shorter chain of dependent operations.
 
     As accurate as Horner's rule where the signs alternate, unlike a split by even and odd powers.
@@ -223,13 +223,13 @@ def _polynomial(x: _Value, coefficients: Sequence[float]) -> _Value:
         blocks = [_polynomial(x, whole[i : i + 4]) for i in range(0, len(whole), 4)]
         out = blocks[-1]
         for block in blocks[-2::-1]:
-            out = _fma(step, out, block)
+            out = fma(step, out, block)
         return out
     if len(coefficients) == 1:
-        return _constant(x, coefficients[0])
-    out = _fma(x, coefficients[-1], coefficients[-2])
+        return constant(x, coefficients[0])
+    out = fma(x, coefficients[-1], coefficients[-2])
     for c in coefficients[-3::-1]:
-        out = _fma(x, out, c)
+        out = fma(x, out, c)
     return out
 
 
@@ -250,28 +250,28 @@ _EXP_LOW = (-104.0, -746.0)
 _EXP_HIGH = (88.72283172607422, 709.782712893384)
 
 
-def _reduce_exp(x: _Value) -> tuple[_Value, _Value]:
+def _reduce_exp(x: Value) -> tuple[Value, Value]:
     """x = n ln 2 + r with |r| <= ln 2 / 2: (n in the place of the exponent's bits, r)."""
     n, high, multiple, low_ln2 = _reduce_exp_exactly(x)
-    return n, _fma(multiple, -low_ln2, high)
+    return n, fma(multiple, -low_ln2, high)
 
 
-def _reduce_exp_exactly(x: _Value) -> tuple[_Value, _Value, _Value, float]:
+def _reduce_exp_exactly(x: Value) -> tuple[Value, Value, Value, float]:
     """The same, r as high - n low: (n's bits, high, n, low)."""
     t = _format(x)
     high_ln2, low_ln2 = t.split(_LN2)
-    shifted = _fma(x, 1 / LN2, t.magic)
+    shifted = fma(x, 1 / LN2, t.magic)
     n = shifted - t.magic
-    high = _fma(n, -high_ln2, x)  # exact: a multiple of the unit of x or ln 2, and small
+    high = fma(n, -high_ln2, x)  # exact: a multiple of the unit of x or ln 2, and small
     return shifted.bits() << t.mantissa, high, n, low_ln2
 
 
-def _exp_minus_one(r: _Value) -> _Value:
+def _exp_minus_one(r: Value) -> Value:
     square = r * r
-    return _fma(square, _polynomial(r, _EXP[_format(r).pick]), r)
+    return fma(square, _polynomial(r, _EXP[_format(r).pick]), r)
 
 
-def _scale(p: _Value, n: _Value) -> _Value:
+def _scale(p: Value, n: Value) -> Value:
     """p 2^n, rounded once, for p in [0.7, 1.5) and n (as from _reduce_exp) down to where it is 0.
 
     Finite where the result is, though 2^n may not be. Garbage for nan.
@@ -283,18 +283,18 @@ def _scale(p: _Value, n: _Value) -> _Value:
     return (p.bits() + high).as_float() * low
 
 
-def _at_least(x: _Value, low: float) -> _Value:
-    return _select(x < low, low, x)
+def _at_least(x: Value, low: float) -> Value:
+    return select(x < low, low, x)
 
 
-def _exp(x: _Value) -> _Value:
+def _exp(x: Value) -> Value:
     t = _format(x)
     n, r = _reduce_exp(_at_least(x, _EXP_LOW[t.pick]))
     y = _scale(_exp_minus_one(r) + 1.0, n)
-    return _select(x <= _EXP_HIGH[t.pick], y, x + INF)
+    return select(x <= _EXP_HIGH[t.pick], y, x + INF)
 
 
-def _exp_nonpositive(x: _Value) -> _Value:
+def _exp_nonpositive(x: Value) -> Value:
     """exp(x) for x <= 0; garbage for nan."""
     n, r = _reduce_exp(_at_least(x, _EXP_LOW[_format(x).pick]))
     return _scale(_exp_minus_one(r) + 1.0, n)
@@ -309,24 +309,24 @@ _EXP2 = (  # errors 2.6e-9, 1.8e-17
 )  # fmt: skip
 
 
-def _exp2(x: _Value) -> _Value:
+def _exp2(x: Value) -> Value:
     t = _format(x)
     clamped = _at_least(x, -float(t.bias + t.mantissa + 2))
     shifted = clamped + t.magic
     r = clamped - (shifted - t.magic)
-    p = _fma(r, _polynomial(r, _EXP2[t.pick]), 1.0)
+    p = fma(r, _polynomial(r, _EXP2[t.pick]), 1.0)
     y = _scale(p, shifted.bits() << t.mantissa)
-    return _select(x < t.bias + 1.0, y, x + INF)
+    return select(x < t.bias + 1.0, y, x + INF)
 
 
-def _expm1(x: _Value) -> _Value:
+def _expm1(x: Value) -> Value:
     t = _format(x)
     n, r = _reduce_exp(_at_least(x, -40.0))
     half_scale = (n + (t.one - (1 << t.mantissa))).as_float()  # 2^n may overflow, its half does not
-    y = _fma(half_scale, _exp_minus_one(r), half_scale - 0.5)
+    y = fma(half_scale, _exp_minus_one(r), half_scale - 0.5)
     y = y + y
-    y = _select(x <= _EXP_HIGH[t.pick], y, x + INF)
-    return _select(_abs(x) < 2.0 ** -(t.mantissa + 2), x, y)  # keeps -0 and subnormals
+    y = select(x <= _EXP_HIGH[t.pick], y, x + INF)
+    return select(absolute(x) < 2.0 ** -(t.mantissa + 2), x, y)  # keeps -0 and subnormals
 
 
 # (tanh(x) - x) / x^3 in z = x^2, up to 0.55^2, relative to x.
@@ -338,25 +338,25 @@ _TANH = (  # errors 9.9e-10, 1.9e-17
 )  # fmt: skip
 
 
-def _tanh(x: _Value) -> _Value:
+def _tanh(x: Value) -> Value:
     # 1 - 2 / (exp(2 |x|) + 1), which would cancel where a polynomial takes over.
     t = _format(x)
-    a = _abs(x)
-    n, r = _reduce_exp(_select(a > 20.0, 20.0, a) * 2.0)
+    a = absolute(x)
+    n, r = _reduce_exp(select(a > 20.0, 20.0, a) * 2.0)
     scale = (n + t.one).as_float()
-    y = 1.0 - 2.0 / (_fma(scale, _exp_minus_one(r), scale) + 1.0)
+    y = 1.0 - 2.0 / (fma(scale, _exp_minus_one(r), scale) + 1.0)
     z = a * a
-    near = _fma(a * z, _polynomial(z, _TANH[t.pick]), a)
-    return _copysign(_select(a < 0.55, near, y), x)
+    near = fma(a * z, _polynomial(z, _TANH[t.pick]), a)
+    return copysign(select(a < 0.55, near, y), x)
 
 
-def _logistic(x: _Value) -> _Value:
+def _logistic(x: Value) -> Value:
     # Of e = exp(-|x|), which does not overflow; e / (1 + e) = e - e (e / (1 + e)) spares the error
     # of the sum where e is small.
-    e = _exp_nonpositive(-_abs(x))
+    e = _exp_nonpositive(-absolute(x))
     q = e / (e + 1.0)
-    y = _select(x < 0.0, _fma(-e, q, e), 1.0 - q)
-    return _select(x.equals(x), y, x)
+    y = select(x < 0.0, fma(-e, q, e), 1.0 - q)
+    return select(x.equals(x), y, x)
 
 
 # (cosh(r) - 1) / z and (sinh(r) - r) / r^3 in z = r^2, r up to ln 2 / 2.
@@ -372,35 +372,35 @@ _SINH = (  # errors 5.2e-12, 2.6e-19
 )  # fmt: skip
 
 
-def _reduce_hyperbolic(x: _Value) -> tuple[_Value, _Value, _Value, _Value, _Value]:
+def _reduce_hyperbolic(x: Value) -> tuple[Value, Value, Value, Value, Value]:
     """With |x| = n ln 2 + r: a high part of r, sinh r less that, cosh r - 1, 2^n / 8, 2^-n / 8."""
     t = _format(x)
     limit = (t.bias + 2.5) * LN2  # beyond overflow of the result, below that of 2^n / 8
-    a = _abs(x)
-    n, high, multiple, low_ln2 = _reduce_exp_exactly(_select(a > limit, limit, a))
+    a = absolute(x)
+    n, high, multiple, low_ln2 = _reduce_exp_exactly(select(a > limit, limit, a))
     low = multiple * -low_ln2
     r = high + low
     z = r * r
     cosh = z * _polynomial(z, _COSH[t.pick])
-    sinh = _fma(r * z, _polynomial(z, _SINH[t.pick]), low)
+    sinh = fma(r * z, _polynomial(z, _SINH[t.pick]), low)
     eighth = t.one - (3 << t.mantissa)
     up = (n + eighth).as_float()
     down = (eighth - _intrinsic("smin", n, 80 << t.mantissa)).as_float()
     return high, sinh, cosh, up, down
 
 
-def _sinh(x: _Value) -> _Value:
+def _sinh(x: Value) -> Value:
     t = _format(x)
     high, sinh, cosh, up, down = _reduce_hyperbolic(x)
     total, difference = up + down, up - down
-    y = _fma(total, sinh, _fma(difference, cosh, _fma(total, high, difference))) * 4.0
-    return _select(_abs(x) < 2.0 ** -(t.mantissa // 2 + 2), x, _copysign(y, x))
+    y = fma(total, sinh, fma(difference, cosh, fma(total, high, difference))) * 4.0
+    return select(absolute(x) < 2.0 ** -(t.mantissa // 2 + 2), x, copysign(y, x))
 
 
-def _cosh(x: _Value) -> _Value:
+def _cosh(x: Value) -> Value:
     high, sinh, cosh, up, down = _reduce_hyperbolic(x)
     sinh = high + sinh
-    return _fma(down, cosh - sinh + 1.0, _fma(up, cosh + sinh, up)) * 4.0
+    return fma(down, cosh - sinh + 1.0, fma(up, cosh + sinh, up)) * 4.0
 
 
 # -- logarithms ------------------------------------------------------------------------------------
@@ -426,18 +426,18 @@ _LOG_2_OF = {  # of base e, 2, 10: the logarithm of 2 and of e, each a sum of tw
 }
 
 
-def _log_remainder(f: _Value) -> _Value:
+def _log_remainder(f: Value) -> Value:
     """log(1 + f) - f for 1 + f in [sqrt(1/2), sqrt(2))."""
     if element(f.ty) == "float":
         z = f * f
-        return z * _fma(f, _polynomial(f, _LOG_FLOAT), -0.5)
+        return z * fma(f, _polynomial(f, _LOG_FLOAT), -0.5)
     s = f / (f + 2.0)
     z = s * s
     half_square = f * f * 0.5
-    return _fma(s, _fma(z, _polynomial(z, _LOG_DOUBLE), half_square), -half_square)
+    return fma(s, fma(z, _polynomial(z, _LOG_DOUBLE), half_square), -half_square)
 
 
-def _exponent(x: _Value, correction: _Value | float = 0.0) -> tuple[_Value, _Value]:
+def _exponent(x: Value, correction: Value | float = 0.0) -> tuple[Value, Value]:
     """(e, m) with x = m 2^e and m in [sqrt(1/2), sqrt(2)), for normal x > 0; e + correction."""
     t = _format(x)
     u = x.bits() + (t.one - t.root_half)
@@ -448,24 +448,24 @@ def _exponent(x: _Value, correction: _Value | float = 0.0) -> tuple[_Value, _Val
     return biased - (zero - correction), m
 
 
-def _log_of(base: str, e: _Value, f: _Value, y: _Value) -> _Value:
+def _log_of(base: str, e: Value, f: Value, y: Value) -> Value:
     """The logarithm of 2^e (1 + f), given y = log(1 + f) - f."""
     t = _format(f)
     of_two, of_e = _LOG_2_OF[base]
     if base == "log":
         high, low = t.split(of_two)
-        return _fma(e, high, f + _fma(e, low, y))
+        return fma(e, high, f + fma(e, low, y))
     factor, factor_low = t.split(of_e)
     main = f * factor
-    rest = _fma(f, factor, -main)
-    rest = _fma(y, factor, _fma(f, factor_low, rest))
+    rest = fma(f, factor, -main)
+    rest = fma(y, factor, fma(f, factor_low, rest))
     if base == "log2":
         return e + (main + rest)
     # e times the first constant is exact, and so is the error of the sum.
     high, low = _rounded_split(t, of_two)
     whole = e * high
     total = whole + main
-    rest = rest + _fma(e, low, (whole - total) + main)
+    rest = rest + fma(e, low, (whole - total) + main)
     return total + rest
 
 
@@ -476,13 +476,13 @@ def _rounded_split(t: _Format, value: tuple[float, float]) -> tuple[float, float
     return high, (value[0] - high) + value[1]
 
 
-def _log_any(base: str) -> Callable[[_Value], _Value]:
-    def log(x: _Value) -> _Value:
+def _log_any(base: str) -> Callable[[Value], Value]:
+    def log(x: Value) -> Value:
         t = _format(x)
         small = x < t.least_normal
         shift = t.mantissa + 2.0
-        scaled = _select(small, x * 2.0**shift, x)
-        zero = _select(small, shift, 0.0, t.scalar)
+        scaled = select(small, x * 2.0**shift, x)
+        zero = select(small, shift, 0.0, t.scalar)
         e, m = _exponent(scaled)
         e = e - zero
         f = m - 1.0
@@ -491,29 +491,29 @@ def _log_any(base: str) -> Callable[[_Value], _Value]:
     return log
 
 
-def _log_ends(argument: _Value, y: _Value, x: _Value) -> _Value:
+def _log_ends(argument: Value, y: Value, x: Value) -> Value:
     """y where the argument of a logarithm is positive and finite, else what it is there."""
-    y = _select(argument < INF, y, x)  # inf and nan
-    outside = _select(argument.equals(0.0), -INF, math.nan, element(x.ty))
-    return _select(argument <= 0.0, outside, y)
+    y = select(argument < INF, y, x)  # inf and nan
+    outside = select(argument.equals(0.0), -INF, math.nan, element(x.ty))
+    return select(argument <= 0.0, outside, y)
 
 
-def _log1p(x: _Value) -> _Value:
+def _log1p(x: Value) -> Value:
     t = _format(x)
     u = x + 1.0
     e, f, _ = _log1p_reduced(x, u)
     y = _log_ends(u, _log_of("log", e, f, _log_remainder(f)), x)
-    return _select(_abs(x) < 2.0 ** -(t.mantissa + 2), x, y)  # keeps -0 and subnormals
+    return select(absolute(x) < 2.0 ** -(t.mantissa + 2), x, y)  # keeps -0 and subnormals
 
 
-def _log1p_reduced(x: _Value, u: _Value) -> tuple[_Value, _Value, _Value]:
+def _log1p_reduced(x: Value, u: Value) -> tuple[Value, Value, Value]:
     """(e, f, 4 2^-e) with 1 + x = 2^e (1 + f), given u = 1 + x rounded."""
     t = _format(x)
     biased = (u.bits() + (t.one - t.root_half)) >> t.mantissa
     e = (biased | (t.one + (t.mantissa << t.mantissa))).as_float() - (2.0**t.mantissa + t.bias)
     # f = x 2^-e + (2^-e - 1), rounded once; by 4 2^-e, which does not underflow.
     scale = ((2 * t.bias + 2 << t.mantissa) - (biased << t.mantissa)).as_float()
-    return e, _fma(x * 0.25, scale, _fma(scale, 0.25, -1.0)), scale
+    return e, fma(x * 0.25, scale, fma(scale, 0.25, -1.0)), scale
 
 
 # -- circular functions ----------------------------------------------------------------------------
@@ -552,59 +552,59 @@ def _half_pi(t: _Format) -> tuple[float, float, float]:
     return first, second, _to_single((_PI[0] / 2 - first - second) + _PI[1] / 2)
 
 
-def _circular(x: _Value) -> tuple[_Value, _Value, _Value]:
+def _circular(x: Value) -> tuple[Value, Value, Value]:
     """sin r, cos r and q, where x = q pi / 2 + r with |r| <= pi / 4, q in its last two bits."""
     t = _format(x)
     first, second, third = _half_pi(t)
-    shifted = _fma(x, 2 / math.pi, t.magic)
+    shifted = fma(x, 2 / math.pi, t.magic)
     n = shifted - t.magic
     # The innermost step is exact.
-    r = _fma(n, -third, _fma(n, -second, _fma(n, -first, x)))
+    r = fma(n, -third, fma(n, -second, fma(n, -first, x)))
     r, q = _unless_far(x, r, None, shifted.bits())
     z = r * r
-    sin = _fma(r * z, _polynomial(z, _SIN[t.pick]), r)
-    cos = _fma(z, _fma(z, _polynomial(z, _COS[t.pick]), -0.5), 1.0)
+    sin = fma(r * z, _polynomial(z, _SIN[t.pick]), r)
+    cos = fma(z, fma(z, _polynomial(z, _COS[t.pick]), -0.5), 1.0)
     return sin, cos, q
 
 
-def _signed(y: _Value, q: _Value) -> _Value:
+def _signed(y: Value, q: Value) -> Value:
     """y with its sign changed where the bit of value 2 is set."""
     return (y.bits() ^ ((q & 2) << (bits_of(y.ty) - 2))).as_float()
 
 
-def _sin(x: _Value) -> _Value:
+def _sin(x: Value) -> Value:
     sin, cos, q = _circular(x)
-    y = _signed(_select((q & 1).equals(0), sin, cos), q)
-    return _select(_abs(x) < 2.0 ** -(_format(x).mantissa // 2 + 2), x, y)  # keeps -0
+    y = _signed(select((q & 1).equals(0), sin, cos), q)
+    return select(absolute(x) < 2.0 ** -(_format(x).mantissa // 2 + 2), x, y)  # keeps -0
 
 
-def _cos(x: _Value) -> _Value:
+def _cos(x: Value) -> Value:
     sin, cos, q = _circular(x)
-    return _signed(_select((q & 1).equals(0), cos, sin), q + 1)
+    return _signed(select((q & 1).equals(0), cos, sin), q + 1)
 
 
-def _tan(x: _Value) -> _Value:
+def _tan(x: Value) -> Value:
     t = _format(x)
     first, second, third = _half_pi(t)
-    shifted = _fma(x, 2 / math.pi, t.magic)
+    shifted = fma(x, 2 / math.pi, t.magic)
     n = shifted - t.magic
     # r and what it lacks, lest the reciprocal of the tangent doubles its error.
-    exact = _fma(n, -first, x)
+    exact = fma(n, -first, x)
     product = n * second
     r = exact - product
-    low = _fma(n, -third, ((exact - r) - product) - _fma(n, second, -product))
+    low = fma(n, -third, ((exact - r) - product) - fma(n, second, -product))
     r, low, q = _unless_far(x, r, low, shifted.bits())
     z = r * r
-    y = r + _fma(r * z, _polynomial(z, _TAN[t.pick]), low)
-    y = _select((q & 1).equals(0), y, -1.0 / y)
-    return _select(_abs(x) < 2.0 ** -(t.mantissa // 2 + 2), x, y)
+    y = r + fma(r * z, _polynomial(z, _TAN[t.pick]), low)
+    y = select((q & 1).equals(0), y, -1.0 / y)
+    return select(absolute(x) < 2.0 ** -(t.mantissa // 2 + 2), x, y)
 
 
-def _unless_far(x: _Value, r: _Value, low: _Value | None, q: _Value) -> list[_Value]:
+def _unless_far(x: Value, r: Value, low: Value | None, q: Value) -> list[Value]:
     """A reduction by pi / 2, or where |x| is great what _reduce_far gives."""
     b = x.b
     near = [v for v in (r, low, q) if v is not None]
-    far = _abs(x) > _FAR[_format(x).pick]
+    far = absolute(x) > _FAR[_format(x).pick]
     any_far = b.any_of(far.ty, far.name)
     slow, join, before = b.label("far"), b.label("near"), b.block
     b.cond_br(any_far, slow, join, likely=False)
@@ -613,7 +613,7 @@ def _unless_far(x: _Value, r: _Value, low: _Value | None, q: _Value) -> list[_Va
     b.br(join)
     b.place(join)
     return [
-        _Value(b, v.ty, b.phi(v.ty, (v.name, before), (w.name, slow)))
+        Value(b, v.ty, b.phi(v.ty, (v.name, before), (w.name, slow)))
         for v, w in zip(near, results, strict=True)
     ]
 
@@ -710,7 +710,7 @@ define internal {{ double, double, i64 }} @mgefn.reduce_far(double %x) noinline 
 """
 
 
-def _reduce_far(x: _Value, near: Sequence[_Value]) -> list[_Value]:
+def _reduce_far(x: Value, near: Sequence[Value]) -> list[Value]:
     """(r, q) or (r, low, q) by a call for each element that is great; `near` for the others."""
     b, t, w = x.b, _format(x), width_of(x.ty)
     module = b.module
@@ -736,9 +736,7 @@ def _reduce_far(x: _Value, near: Sequence[_Value]) -> list[_Value]:
     if helper not in module.definitions:
         _define_reduce_far(module, helper, x.ty, [v.ty for v in near], result)
     out = b.call(helper, result, (x.ty, x.name), *((v.ty, v.name) for v in near))
-    return [
-        _Value(b, v.ty, b.emit(f"extractvalue {result} {out}, {i}")) for i, v in enumerate(near)
-    ]
+    return [Value(b, v.ty, b.emit(f"extractvalue {result} {out}, {i}")) for i, v in enumerate(near)]
 
 
 def _define_reduce_far(module: Module, helper: str, ty: str, near: list[str], result: str) -> None:
@@ -755,13 +753,13 @@ def _define_reduce_far(module: Module, helper: str, ty: str, near: list[str], re
         b.emit(f"getelementptr {element(u)}, ptr {s}, i64 %i")
         for u, s in zip(types, slots, strict=True)
     ]
-    x = _Value(b, scalar, b.load(scalar, places[0]))
-    b.cond_br((_abs(x) > _FAR[_format(x).pick]).name, "far", "latch")
+    x = Value(b, scalar, b.load(scalar, places[0]))
+    b.cond_br((absolute(x) > _FAR[_format(x).pick]).name, "far", "latch")
     b.place("far")
     struct_ty = "{ double, double, i64 }"
     out = b.call("mgefn.reduce_far", struct_ty, ("double", x.convert("fpext", "double").name))
-    r, low = (_Value(b, "double", b.emit(f"extractvalue {struct_ty} {out}, {i}")) for i in range(2))
-    q = _Value(b, "i64", b.emit(f"extractvalue {struct_ty} {out}, 2"))
+    r, low = (Value(b, "double", b.emit(f"extractvalue {struct_ty} {out}, {i}")) for i in range(2))
+    q = Value(b, "i64", b.emit(f"extractvalue {struct_ty} {out}, 2"))
     first = r.convert("fptrunc", scalar)
     b.store(scalar, first.name, places[1])
     if len(near) == 3:
@@ -807,131 +805,131 @@ _ATAN = (  # errors 2.6e-9, 4.6e-18
 )  # fmt: skip
 
 
-def _asin_parts(x: _Value) -> tuple[_Value, _Value, _Value]:
+def _asin_parts(x: Value) -> tuple[Value, Value, Value]:
     """|x| > 1/2; s and c, where asin(s) = s + c and s is |x|, or sqrt((1 - |x|) / 2) there."""
-    a = _abs(x)
+    a = absolute(x)
     large = a > 0.5
-    z = _select(large, 0.5 - a * 0.5, a * a)
-    s = _select(large, _sqrt(z), a)
+    z = select(large, 0.5 - a * 0.5, a * a)
+    s = select(large, sqrt(z), a)
     return large, s, s * z * _polynomial(z, _ASIN[_format(x).pick])
 
 
-def _asin(x: _Value) -> _Value:
+def _asin(x: Value) -> Value:
     large, s, c = _asin_parts(x)
     high, low, _ = _half_pi(_format(x))
-    y = _fma(s, -2.0, high)
-    lost = _fma(s, -2.0, high - y)
-    y = y + (lost + _fma(c, -2.0, low))
-    return _copysign(_select(large, y, s + c), x)
+    y = fma(s, -2.0, high)
+    lost = fma(s, -2.0, high - y)
+    y = y + (lost + fma(c, -2.0, low))
+    return copysign(select(large, y, s + c), x)
 
 
-def _acos(x: _Value) -> _Value:
+def _acos(x: Value) -> Value:
     large, s, c = _asin_parts(x)
     high, low, _ = _half_pi(_format(x))
     # 2 (s + c) near 1, pi - 2 (s + c) near -1, pi / 2 -+ (s + c) between.
     positive = x > 0.0
-    two_or_one = _select(large, 2.0, -1.0, element(x.ty))
-    factor = _select(positive, two_or_one, -two_or_one)
-    base = _select(large, _select(positive, _constant(x, 0.0), 2 * high), high)
-    base_low = _select(large, _select(positive, _constant(x, 0.0), 2 * low), low)
-    return _fma(factor, s, base) + _fma(factor, c, base_low)
+    two_or_one = select(large, 2.0, -1.0, element(x.ty))
+    factor = select(positive, two_or_one, -two_or_one)
+    base = select(large, select(positive, constant(x, 0.0), 2 * high), high)
+    base_low = select(large, select(positive, constant(x, 0.0), 2 * low), low)
+    return fma(factor, s, base) + fma(factor, c, base_low)
 
 
-def _atan(x: _Value) -> _Value:
-    a = _abs(x)
+def _atan(x: Value) -> Value:
+    a = absolute(x)
     large = a > 1.0
-    q = _select(large, -1.0, a) / _select(large, a, 1.0)
+    q = select(large, -1.0, a) / select(large, a, 1.0)
     z = q * q
     c = q * z * _polynomial(z, _ATAN[_format(x).pick])
     high, low, _ = _half_pi(_format(x))
-    y = _select(large, _constant(x, high), 0.0) + (q + (c + _select(large, _constant(x, low), 0.0)))
-    return _copysign(y, x)
+    y = select(large, constant(x, high), 0.0) + (q + (c + select(large, constant(x, low), 0.0)))
+    return copysign(y, x)
 
 
-def _atan2(y: _Value, x: _Value) -> _Value:
+def _atan2(y: Value, x: Value) -> Value:
     t = _format(x)
-    ax, ay = _abs(x), _abs(y)
+    ax, ay = absolute(x), absolute(y)
     steep = ay > ax
-    q = _select(steep, ax, ay) / _select(steep, ay, ax)
+    q = select(steep, ax, ay) / select(steep, ay, ax)
     # 0 / 0 is 0 here, inf / inf is 1.
-    q = _select(ay.equals(0.0), ay, q)
-    q = _select(ay.equals(INF), _select(ax.equals(INF), 1.0, _constant(x, 0.0)), q)
+    q = select(ay.equals(0.0), ay, q)
+    q = select(ay.equals(INF), select(ax.equals(INF), 1.0, constant(x, 0.0)), q)
     z = q * q
     c = q * z * _polynomial(z, _ATAN[t.pick])
     high, low, _ = _half_pi(t)
     # pi / 2 - angle in the steep half, then pi - that for negative x: base + sign (q + c).
     sign_bit = t.sign
     negative = (x.bits() & sign_bit).differs(0)
-    turned = _select(negative, _constant(x, 2 * high), 0.0)
-    turned_low = _select(negative, _constant(x, 2 * low), 0.0)
-    base = _select(steep, _constant(x, high), turned)
-    base_low = _select(steep, _constant(x, low), turned_low)
-    flip = _select(steep, sign_bit, 0, element(x.bits().ty)) ^ (x.bits() & sign_bit)
+    turned = select(negative, constant(x, 2 * high), 0.0)
+    turned_low = select(negative, constant(x, 2 * low), 0.0)
+    base = select(steep, constant(x, high), turned)
+    base_low = select(steep, constant(x, low), turned_low)
+    flip = select(steep, sign_bit, 0, element(x.bits().ty)) ^ (x.bits() & sign_bit)
     q, c = (q.bits() ^ flip).as_float(), (c.bits() ^ flip).as_float()
     out = base + (q + (c + base_low))
     # Of nan: the sum is nan unless ay was 0 or inf.
-    return _copysign(_select(x.equals(x), out, x), y)
+    return copysign(select(x.equals(x), out, x), y)
 
 
-def _log1p_large(a: _Value, low: _Value, large: _Value, x: _Value) -> _Value:
+def _log1p_large(a: Value, low: Value, large: Value, x: Value) -> Value:
     """log1p(a + low), or log(2 x) where large, and 1 + x no other number than x."""
-    a = _select(large, x, a)
+    a = select(large, x, a)
     e, f, scale = _log1p_reduced(a, a + 1.0)
     # Part of low / (1 + a): a low of half a unit at most need not be exact.
-    y = _fma(low * 0.25, scale, _log_remainder(f))
-    e = e + _select(large, 1.0, 0.0, element(x.ty))
+    y = fma(low * 0.25, scale, _log_remainder(f))
+    e = e + select(large, 1.0, 0.0, element(x.ty))
     return _log_of("log", e, f, y)
 
 
-def _asinh(x: _Value) -> _Value:
+def _asinh(x: Value) -> Value:
     t = _format(x)
-    a = _abs(x)
+    a = absolute(x)
     large = a > 2.0 ** (t.mantissa + 2)
     square = a * a
-    second = square / (_sqrt(square + 1.0) + 1.0)  # sqrt(a^2 + 1) - 1
+    second = square / (sqrt(square + 1.0) + 1.0)  # sqrt(a^2 + 1) - 1
     total = a + second
-    low = _select(large, 0.0, (a - total) + second)
+    low = select(large, 0.0, (a - total) + second)
     y = _log1p_large(total, low, large, a)
-    y = _select(a < INF, y, a)
-    return _select(a < 2.0 ** -(t.mantissa // 2 + 2), x, _copysign(y, x))
+    y = select(a < INF, y, a)
+    return select(a < 2.0 ** -(t.mantissa // 2 + 2), x, copysign(y, x))
 
 
-def _acosh(x: _Value) -> _Value:
+def _acosh(x: Value) -> Value:
     t = _format(x)
     large = x > 2.0 ** (t.mantissa + 2)
     above = x - 1.0
-    root = _sqrt(_fma(above, above, above + above))
+    root = sqrt(fma(above, above, above + above))
     total = above + root
-    low = _select(large, 0.0, (root - total) + above)
+    low = select(large, 0.0, (root - total) + above)
     y = _log1p_large(total, low, large, x)
-    y = _select(x < INF, y, x)
-    return _select(x < 1.0, math.nan, y)
+    y = select(x < INF, y, x)
+    return select(x < 1.0, math.nan, y)
 
 
-def _atanh(x: _Value) -> _Value:
+def _atanh(x: Value) -> Value:
     # log1p(2 a / (1 - a)) / 2
     t = _format(x)
-    a = _abs(x)
+    a = absolute(x)
     d = 1.0 - a
     d_low = (1.0 - d) - a
     inverse = 1.0 / d
     twice = a + a
     q = twice * inverse
-    low = _fma(q, -d_low, _fma(q, -d, twice)) * inverse
+    low = fma(q, -d_low, fma(q, -d, twice)) * inverse
     e, f, scale = _log1p_reduced(q, q + 1.0)
-    y = _log_of("log", e, f, _fma(low * 0.25, scale, _log_remainder(f))) * 0.5
-    y = _select(a < 1.0, y, _select(a.equals(1.0), INF, math.nan, element(x.ty)))
-    return _select(a < 2.0 ** -(t.mantissa // 2 + 2), x, _copysign(y, x))
+    y = _log_of("log", e, f, fma(low * 0.25, scale, _log_remainder(f))) * 0.5
+    y = select(a < 1.0, y, select(a.equals(1.0), INF, math.nan, element(x.ty)))
+    return select(a < 2.0 ** -(t.mantissa // 2 + 2), x, copysign(y, x))
 
 
 # -- powers and roots ------------------------------------------------------------------------------
 
 
-def _cbrt(x: _Value) -> _Value:
+def _cbrt(x: Value) -> Value:
     t = _format(x)
-    a = _abs(x)
+    a = absolute(x)
     small = a < t.least_normal
-    scaled = _select(small, a * 2.0 ** (3 * (t.mantissa // 3 + 2)), a)
+    scaled = select(small, a * 2.0 ** (3 * (t.mantissa // 3 + 2)), a)
     # a^(-1/3) within 4 % from a third of the bits, then steps of fourth order; only the upper 32
     # bits, which every processor converts.
     high = scaled.bits()
@@ -944,38 +942,38 @@ def _cbrt(x: _Value) -> _Value:
         guess = guess.convert("zext", "i64") << 32
     r = guess.as_float()
     for _ in range(2 if t.scalar == "float" else 3):
-        e = _fma(r * r * r, -scaled, 1.0)
-        r = _fma(r * e, _fma(e, _fma(e, 14 / 81, 2 / 9), 1 / 3), r)
+        e = fma(r * r * r, -scaled, 1.0)
+        r = fma(r * e, fma(e, fma(e, 14 / 81, 2 / 9), 1 / 3), r)
     square = r * r
     y = scaled * square
     # One step of Newton on y^3 with the exact error of y^2.
     y2 = y * y
-    low = _fma(y, y, -y2)
-    residual = _fma(y2, -y, scaled) - y * low
-    y = _fma(residual, square * (1 / 3), y)
-    y = _select(small, y * 2.0 ** -(t.mantissa // 3 + 2), y)
-    plain = _select(a > 0.0, y, a)
-    return _copysign(_select(a < INF, plain, a), x)
+    low = fma(y, y, -y2)
+    residual = fma(y2, -y, scaled) - y * low
+    y = fma(residual, square * (1 / 3), y)
+    y = select(small, y * 2.0 ** -(t.mantissa // 3 + 2), y)
+    plain = select(a > 0.0, y, a)
+    return copysign(select(a < INF, plain, a), x)
 
 
-def _hypot(x: _Value, y: _Value) -> _Value:
+def _hypot(x: Value, y: Value) -> Value:
     t = _format(x)
-    ax, ay = _abs(x), _abs(y)
+    ax, ay = absolute(x), absolute(y)
     swap = ax < ay
-    great, less = _select(swap, ay, ax), _select(swap, ax, ay)
+    great, less = select(swap, ay, ax), select(swap, ax, ay)
     power = 66 if t.scalar == "float" else 540
     huge, tiny = great > 2.0 ** (t.bias // 2 - 2), great < 2.0 ** -(t.bias // 2 - t.mantissa // 2)
     up, down = 2.0 ** (power + t.mantissa // 2 + 8), 2.0**-power
-    scale = _select(huge, down, _select(tiny, up, _constant(x, 1.0)))
-    back = _select(huge, 1 / down, _select(tiny, 1 / up, _constant(x, 1.0)))
+    scale = select(huge, down, select(tiny, up, constant(x, 1.0)))
+    back = select(huge, 1 / down, select(tiny, 1 / up, constant(x, 1.0)))
     great, less = great * scale, less * scale
-    out = _sqrt(_fma(great, great, less * less)) * back
-    infinite = _Value(
+    out = sqrt(fma(great, great, less * less)) * back
+    infinite = Value(
         x.b, huge.ty, x.b.binary("or", huge.ty, ax.equals(INF).name, ay.equals(INF).name)
     )
-    out = _select(x.equals(x), out, x)
-    out = _select(y.equals(y), out, y)
-    return _select(infinite, INF, out)
+    out = select(x.equals(x), out, x)
+    out = select(y.equals(y), out, y)
+    return select(infinite, INF, out)
 
 
 # (log(1 + f) - f) / f^2 on [sqrt(1/2) - 1, sqrt(2) - 1] and (2^r - 1) / r on [-1/2, 1/2], for the
@@ -996,111 +994,111 @@ _POW_LOG_DOUBLE = (  # error 2.2e-20
 )  # fmt: skip
 
 
-def _pow(x: _Value, y: _Value) -> _Value:
+def _pow(x: Value, y: Value) -> Value:
     t = _format(x)
     b = x.b
 
-    def either(op: str, p: _Value, q: _Value) -> _Value:
-        return _Value(b, p.ty, b.binary(op, p.ty, p.name, q.name))
+    def either(op: str, p: Value, q: Value) -> Value:
+        return Value(b, p.ty, b.binary(op, p.ty, p.name, q.name))
 
-    a = _abs(x)
+    a = absolute(x)
     # So great an exponent over- or underflows anyway, but is finite.
     limit = 2.0 ** (t.mantissa + 12)
-    exponent = _select(y > limit, limit, _select(y < -limit, -limit, y))
-    positive = _select(either("or", a.equals(0.0), a.equals(INF)), 1.0, a)
+    exponent = select(y > limit, limit, select(y < -limit, -limit, y))
+    positive = select(either("or", a.equals(0.0), a.equals(INF)), 1.0, a)
     power = (_pow_float if t.scalar == "float" else _pow_double)(positive, exponent)
     # 0 and inf: to a positive and to a negative power.
     grows = either("xor", a.equals(0.0), y > 0.0)
-    ends = _select(grows, INF, 0.0, t.scalar)
-    power = _select(either("or", a.equals(0.0), a.equals(INF)), ends, power)
+    ends = select(grows, INF, 0.0, t.scalar)
+    power = select(either("or", a.equals(0.0), a.equals(INF)), ends, power)
     half = y * 0.5
     whole = y.equals(_intrinsic("rint", y))
     odd = either("and", whole, half.differs(_intrinsic("rint", half)))
-    flip = x.bits() & _select(odd, t.sign, 0, element(x.bits().ty))
+    flip = x.bits() & select(odd, t.sign, 0, element(x.bits().ty))
     power = (power.bits() ^ flip).as_float()
     bad = either("and", either("and", x < 0.0, a < INF), y.differs(_intrinsic("rint", y)))
-    unordered = _Value(b, bad.ty, b.fcmp("uno", x.ty, x.name, y.name))
-    power = _select(either("or", bad, unordered), math.nan, power)
-    return _select(either("or", y.equals(0.0), x.equals(1.0)), 1.0, power)
+    unordered = Value(b, bad.ty, b.fcmp("uno", x.ty, x.name, y.name))
+    power = select(either("or", bad, unordered), math.nan, power)
+    return select(either("or", y.equals(0.0), x.equals(1.0)), 1.0, power)
 
 
-def _pow_float(a: _Value, y: _Value) -> _Value:
+def _pow_float(a: Value, y: Value) -> Value:
     """a^y for finite a > 0, in double: overflow and subnormal results by the last rounding."""
     e, m = _exponent(a.convert("fpext", "double"))
     f = m - 1.0
-    log = _fma(f * f, _polynomial(f, _POW_LOG), f)
-    log2 = _fma(log, 1 / LN2, e)
+    log = fma(f * f, _polynomial(f, _POW_LOG), f)
+    log2 = fma(log, 1 / LN2, e)
     power = y.convert("fpext", "double") * log2
-    power = _select(power > 200.0, 200.0, _select(power < -200.0, -200.0, power))
+    power = select(power > 200.0, 200.0, select(power < -200.0, -200.0, power))
     t = _FORMATS["double"]
     shifted = power + t.magic
     r = power - (shifted - t.magic)
-    p = _fma(r, _polynomial(r, _POW_EXP2), 1.0)
+    p = fma(r, _polynomial(r, _POW_EXP2), 1.0)
     scale = ((shifted.bits() << t.mantissa) + t.one).as_float()
     return (p * scale).convert("fptrunc", "float")
 
 
-def _pow_double(a: _Value, y: _Value) -> _Value:
+def _pow_double(a: Value, y: Value) -> Value:
     """a^y for finite a > 0, by the logarithm as a sum of two."""
     t = _FORMATS["double"]
     small = a < t.least_normal
-    e, m = _exponent(_select(small, a * 2.0**54, a))
-    e = e - _select(small, 54.0, 0.0, "double")
+    e, m = _exponent(select(small, a * 2.0**54, a))
+    e = e - select(small, 54.0, 0.0, "double")
     # log(m) = 2 s + s^3 (2/3 + z Q(z)), s = f / (2 + f), z = s^2; each but Q as a sum of two.
     f = m - 1.0
     d = f + 2.0
     d_low = f - (d - 2.0)
     inverse = 1.0 / d
     s = f * inverse
-    s_low = _fma(s, -d_low, _fma(s, -d, f)) * inverse
+    s_low = fma(s, -d_low, fma(s, -d, f)) * inverse
     z = s * s
-    z_low = _fma(s, s_low + s_low, _fma(s, s, -z))
+    z_low = fma(s, s_low + s_low, fma(s, s, -z))
     zq = z * _polynomial(z, _POW_LOG_DOUBLE)
     c = zq + 2 / 3
     c_low = (zq - (c - 2 / 3)) + 3.700743415417188e-17  # what the double 2/3 lacks
     cube = z * c
-    cube_low = _fma(z_low, c, _fma(z, c_low, _fma(z, c, -cube)))
+    cube_low = fma(z_low, c, fma(z, c_low, fma(z, c, -cube)))
     term = s * cube
-    term_low = _fma(s_low, cube, _fma(s, cube_low, _fma(s, cube, -term)))
+    term_low = fma(s_low, cube, fma(s, cube_low, fma(s, cube, -term)))
     high, low = _rounded_split(t, _LN2)
     whole, twice = e * high, s + s
     total = whole + twice
     total_low = (whole - total) + twice
     log = total + term
-    rest = (total - log) + term + total_low + (_fma(e, low, term_low) + (s_low + s_low))
+    rest = (total - log) + term + total_low + (fma(e, low, term_low) + (s_low + s_low))
     log_high = log + rest
     log_low = (log - log_high) + rest
     power = y * log_high
-    power_low = _fma(y, log_low, _fma(y, log_high, -power))
-    clamped = _select(power > 800.0, 800.0, _select(power < -800.0, -800.0, power))
-    power_low = _select(power.equals(clamped), power_low, 0.0)
+    power_low = fma(y, log_low, fma(y, log_high, -power))
+    clamped = select(power > 800.0, 800.0, select(power < -800.0, -800.0, power))
+    power_low = select(power.equals(clamped), power_low, 0.0)
     n, r = _reduce_exp(clamped)
     scaled = _scale(_exp_minus_one(r + power_low) + 1.0, n)
-    return _select(clamped + power_low > _EXP_HIGH[1], INF, scaled)
+    return select(clamped + power_low > _EXP_HIGH[1], INF, scaled)
 
 
-def _logaddexp(x: _Value, y: _Value) -> _Value:
+def _logaddexp(x: Value, y: Value) -> Value:
     # The error is that of the greater argument where the logarithm cancels it.
     t = _format(x)
-    e = _exp_nonpositive(-_abs(x - y))
+    e = _exp_nonpositive(-absolute(x - y))
     exponent, f, _ = _log1p_reduced(e, e + 1.0)
     log = _log_of("log", exponent, f, _log_remainder(f))
-    log = _select(e < 2.0 ** -(t.mantissa + 2), e, log)
-    out = _select(x > y, x, y) + log
-    out = _select(x.equals(y), x + LN2, out)
-    unordered = _Value(x.b, like(x.ty, "i1"), x.b.fcmp("uno", x.ty, x.name, y.name))
-    return _select(unordered, x + y, out)
+    log = select(e < 2.0 ** -(t.mantissa + 2), e, log)
+    out = select(x > y, x, y) + log
+    out = select(x.equals(y), x + LN2, out)
+    unordered = Value(x.b, like(x.ty, "i1"), x.b.fcmp("uno", x.ty, x.name, y.name))
+    return select(unordered, x + y, out)
 
 
-def _rem(x: _Value, y: _Value) -> _Value:
+def _rem(x: Value, y: Value) -> Value:
     t, b = _format(x), x.b
-    a, d = _abs(x), _abs(y)
+    a, d = absolute(x), absolute(y)
     q = a / d
     far = q >= 2.0**t.mantissa
     # The quotient may be rounded up to an integer: the remainder is then negative, and exact.
-    r = _fma(_intrinsic("trunc", q), -d, a)
-    r = _select(r < 0.0, r + d, r)
-    r = _select(a < d, a, r)
+    r = fma(_intrinsic("trunc", q), -d, a)
+    r = select(r < 0.0, r + d, r)
+    r = select(a < d, a, r)
     any_far = b.any_of(far.ty, far.name)
     slow, join, before = b.label("far"), b.label("near"), b.block
     b.cond_br(any_far, slow, join, likely=False)
@@ -1111,40 +1109,40 @@ def _rem(x: _Value, y: _Value) -> _Value:
     exact = b.call(helper, x.ty, (x.ty, a.name), (x.ty, d.name))
     b.br(join)
     b.place(join)
-    return _copysign(_Value(b, x.ty, b.phi(x.ty, (r.name, before), (exact, slow))), x)
+    return copysign(Value(b, x.ty, b.phi(x.ty, (r.name, before), (exact, slow))), x)
 
 
 def _define_rem_far(module: Module, helper: str, ty: str) -> None:
     """The remainder of a >= 0 by d >= 0, `mantissa` bits of the quotient at a step."""
     b = Builder(module)
-    start, d = _Value(b, ty, "%a"), _Value(b, ty, "%d")
+    start, d = Value(b, ty, "%a"), Value(b, ty, "%d")
     t = _format(d)
     b.br("loop")
     b.place("loop")
     b.do(f"%r = phi {ty} [ %a, %entry ], [ %next, %more ]")
-    r = _Value(b, ty, "%r")
-    active = _abs(r) >= d
+    r = Value(b, ty, "%r")
+    active = absolute(r) >= d
     finite = start < INF
     mask = b.binary("and", active.ty, active.name, finite.name)
     nonzero = d > 0.0
-    active = _Value(b, active.ty, b.binary("and", active.ty, mask, nonzero.name))
+    active = Value(b, active.ty, b.binary("and", active.ty, mask, nonzero.name))
     b.cond_br(b.any_of(active.ty, active.name), "more", "done")
     b.place("more")
     # A power of two times d where the quotient overflows, twice if need be.
     factor = 2.0**80 if t.scalar == "float" else 2.0**600
     multiple = d
     for _ in range(2):
-        overflows = _abs(r / multiple).equals(INF)
-        multiple = _select(overflows, multiple * factor, multiple)
+        overflows = absolute(r / multiple).equals(INF)
+        multiple = select(overflows, multiple * factor, multiple)
     # An integer even where it is rounded; the product has no more bits than fit, so r is exact.
     q = _intrinsic("trunc", r / multiple)
-    stepped = _select(active, _fma(q, -multiple, r), r)
+    stepped = select(active, fma(q, -multiple, r), r)
     b.do(f"%next = select {like(ty, 'i1')} {active.name}, {ty} {stepped.name}, {ty} {r.name}")
     b.br("loop")
     b.place("done")
-    y = _select(r < 0.0, r + d, r)
-    y = _select(start < INF, y, math.nan)
-    y = _select(d > 0.0, y, math.nan)
+    y = select(r < 0.0, r + d, r)
+    y = select(start < INF, y, math.nan)
+    y = select(d > 0.0, y, math.nan)
     b.do(f"ret {ty} {y.name}")
     b.function(helper, ty, [(ty, "a"), (ty, "d")], "noinline cold nounwind", "internal")
 
@@ -1153,16 +1151,16 @@ def _nextafter(b: Builder, ty: str, x: str, y: str) -> str:
     """Of half and bfloat too: the step is one of their own bits."""
     ints = like(ty, f"i{bits_of(ty)}")
     sign = 1 << (bits_of(ty) - 1)
-    x_bits, y_bits = (_Value(b, ints, b.cast("bitcast", v, ty, ints)) for v in (x, y))
+    x_bits, y_bits = (Value(b, ints, b.cast("bitcast", v, ty, ints)) for v in (x, y))
     wide = like(ty, "float") if bits_of(ty) == 16 else ty
-    u, v = (_Value(b, wide, b.widen(ty, w) if wide != ty else w) for w in (x, y))
+    u, v = (Value(b, wide, b.widen(ty, w) if wide != ty else w) for w in (x, y))
     upward = u < v
-    outward = _Value(b, upward.ty, b.icmp("eq", upward.ty, upward.name, (x_bits >= 0).name))
-    stepped = x_bits + _select(outward, 1, -1, element(ints))
-    stepped = _select((x_bits & (sign - 1)).equals(0), (y_bits & sign) | 1, stepped)
-    stepped = _select(u.equals(v), y_bits, stepped)
-    stepped = _select(v.equals(v), stepped, y_bits)
-    stepped = _select(u.equals(u), stepped, x_bits)
+    outward = Value(b, upward.ty, b.icmp("eq", upward.ty, upward.name, (x_bits >= 0).name))
+    stepped = x_bits + select(outward, 1, -1, element(ints))
+    stepped = select((x_bits & (sign - 1)).equals(0), (y_bits & sign) | 1, stepped)
+    stepped = select(u.equals(v), y_bits, stepped)
+    stepped = select(v.equals(v), stepped, y_bits)
+    stepped = select(u.equals(u), stepped, x_bits)
     return b.cast("bitcast", stepped.name, ints, ty)
 
 
@@ -1229,54 +1227,54 @@ _ERF_INV_TAIL = (  # errors 6.8e-9, 5.7e-18
 )  # fmt: skip
 
 
-def _erf_near(x: _Value) -> _Value:
-    return _fma(x, _polynomial(x * x, _ERF[_format(x).pick]), x)
+def _erf_near(x: Value) -> Value:
+    return fma(x, _polynomial(x * x, _ERF[_format(x).pick]), x)
 
 
-def _erf(x: _Value) -> _Value:
+def _erf(x: Value) -> Value:
     t = _format(x)
-    a = _abs(x)
+    a = absolute(x)
     limit = (4.0, 6.0)[t.pick]
-    u = _select(a > limit, limit, a) - 1.0
+    u = select(a > limit, limit, a) - 1.0
     n, r = _reduce_exp(_polynomial(u, _ERF_TAIL[t.pick]))
     scale = (n + t.one).as_float()
-    tail = _copysign(1.0 - _fma(scale, _exp_minus_one(r), scale), x)
-    return _select(a < 1.0, _erf_near(x), tail)
+    tail = copysign(1.0 - fma(scale, _exp_minus_one(r), scale), x)
+    return select(a < 1.0, _erf_near(x), tail)
 
 
-def _erfc(x: _Value) -> _Value:
+def _erfc(x: Value) -> Value:
     t = _format(x)
     limit = (10.2, 27.4)[t.pick]
-    a = _abs(x)
-    a = _select(a > limit, limit, a)
+    a = absolute(x)
+    a = select(a > limit, limit, a)
     square = a * a
     n, high, multiple, low_ln2 = _reduce_exp_exactly(-square)
-    low = _fma(multiple, -low_ln2, -_fma(a, a, -square))
+    low = fma(multiple, -low_ln2, -fma(a, a, -square))
     r = high + low
-    p = high + _fma(r * r, _polynomial(r, _EXP[t.pick]), low)  # exp(r) - 1
+    p = high + fma(r * r, _polynomial(r, _EXP[t.pick]), low)  # exp(r) - 1
     # exp(-x^2) q / (1 + 2 x): the quotient with what the rounding of each of its parts lost.
     first, *others = _ERFC[t.pick]
     first, first_low = t.split((first, _ERFC_LOW[t.pick]))
     v = (a - 2.0) / (a + 2.0)
-    v = _fma(v, _polynomial(v, others), first_low)
+    v = fma(v, _polynomial(v, others), first_low)
     q = v + first
     q_low = v - (q - first)
-    d = _fma(a, 2.0, 1.0)
-    d_low = 1.0 - _fma(a, -2.0, d)
+    d = fma(a, 2.0, 1.0)
+    d_low = 1.0 - fma(a, -2.0, d)
     inverse = 1.0 / d
     quotient = q * inverse
-    rest = (_fma(quotient, -d_low, _fma(quotient, -d, q)) + q_low) * inverse
-    p = quotient + _fma(p, quotient, rest)
+    rest = (fma(quotient, -d_low, fma(quotient, -d, q)) + q_low) * inverse
+    p = quotient + fma(p, quotient, rest)
     floor = _intrinsic("smax", n, -(t.bias - 27) << t.mantissa)
     tail = p * (floor + t.one).as_float() * (n - floor + t.one).as_float()
-    tail = _select(x < 0.0, 2.0 - tail, tail)
-    y = _select(_abs(x) < 0.75, 1.0 - _erf_near(x), tail)
-    return _select(x.equals(x), y, x)
+    tail = select(x < 0.0, 2.0 - tail, tail)
+    y = select(absolute(x) < 0.75, 1.0 - _erf_near(x), tail)
+    return select(x.equals(x), y, x)
 
 
-def _erf_inv(x: _Value) -> _Value:
+def _erf_inv(x: Value) -> Value:
     t, b = _format(x), x.b
-    u = _fma(x, -x, 1.0)
+    u = fma(x, -x, 1.0)
     e, m = _exponent(u)
     f = m - 1.0
     w = -_log_of("log", e, f, _log_remainder(f))
@@ -1287,16 +1285,16 @@ def _erf_inv(x: _Value) -> _Value:
     slow, join, before = b.label("tail"), b.label("near"), b.block
     b.cond_br(any_far, slow, join)
     b.place(slow)
-    root = _sqrt(w)
+    root = sqrt(w)
     v = (root - _ERF_INV_CENTRE[t.pick]) / (root + 1.0)
     tail = _polynomial(v, _ERF_INV_TAIL[t.pick]) + 1.0
-    both = _select(far, tail, p)
+    both = select(far, tail, p)
     b.br(join)
     b.place(join)
-    p = _Value(b, x.ty, b.phi(x.ty, (p.name, before), (both.name, slow)))
-    a = _abs(x)
-    y = _select(a.equals(1.0), x * INF, _fma(x, p, x))
-    return _select(a > 1.0, math.nan, _copysign(y, x))
+    p = Value(b, x.ty, b.phi(x.ty, (p.name, before), (both.name, slow)))
+    a = absolute(x)
+    y = select(a.equals(1.0), x * INF, fma(x, p, x))
+    return select(a > 1.0, math.nan, copysign(y, x))
 
 
 # -- gamma functions -------------------------------------------------------------------------------
@@ -1335,8 +1333,8 @@ _DIGAMMA_TAIL = (  # error 8.3e-18
 _DIGAMMA_ROOT = (1.4616321449683622, 9.549995429965697e-17)
 
 
-def _in_double(function: Callable[[_Value], _Value]) -> Callable[[_Value], _Value]:
-    def wrapped(x: _Value) -> _Value:
+def _in_double(function: Callable[[Value], Value]) -> Callable[[Value], Value]:
+    def wrapped(x: Value) -> Value:
         if element(x.ty) == "double":
             return function(x)
         return function(x.convert("fpext", "double")).convert("fptrunc", "float")
@@ -1344,88 +1342,88 @@ def _in_double(function: Callable[[_Value], _Value]) -> Callable[[_Value], _Valu
     return wrapped
 
 
-def _sin_cos_pi(x: _Value) -> tuple[_Value, _Value]:
+def _sin_cos_pi(x: Value) -> tuple[Value, Value]:
     """sin(pi r) and cos(pi r) for r = x less the nearest integer."""
     r = x - _intrinsic("rint", x)
-    a = _abs(r)
+    a = absolute(r)
     outer = a > 0.25
-    u = _select(outer, 0.5 - a, a) * math.pi
+    u = select(outer, 0.5 - a, a) * math.pi
     z = u * u
-    sin = _fma(u * z, _polynomial(z, _SIN[1]), u)
-    cos = _fma(z, _fma(z, _polynomial(z, _COS[1]), -0.5), 1.0)
-    return _copysign(_select(outer, cos, sin), r), _select(outer, sin, cos)
+    sin = fma(u * z, _polynomial(z, _SIN[1]), u)
+    cos = fma(z, fma(z, _polynomial(z, _COS[1]), -0.5), 1.0)
+    return copysign(select(outer, cos, sin), r), select(outer, sin, cos)
 
 
-def _if_any(mask: _Value, y: _Value, otherwise: Callable[[_Value], _Value]) -> _Value:
+def _if_any(mask: Value, y: Value, otherwise: Callable[[Value], Value]) -> Value:
     """y, or where the mask is set otherwise(y), which costs nothing where no element has it set."""
     b = y.b
     slow, join, before = b.label("some"), b.label("none"), b.block
     b.cond_br(b.any_of(mask.ty, mask.name), slow, join)
     b.place(slow)
-    other = _select(mask, otherwise(y), y)
+    other = select(mask, otherwise(y), y)
     last = b.block
     b.br(join)
     b.place(join)
-    return _Value(b, y.ty, b.phi(y.ty, (y.name, before), (other.name, last)))
+    return Value(b, y.ty, b.phi(y.ty, (y.name, before), (other.name, last)))
 
 
-def _lgamma(x: _Value) -> _Value:
+def _lgamma(x: Value) -> Value:
     """For x < 0 the error is one relative to the terms of the reflection, which may cancel."""
     log = _log_any("log")
-    a = _abs(x)
+    a = absolute(x)
     # gamma(a) = (a - 1) ... (a - n) gamma(a - n), a - n in [1.2, 2.2]; gamma(a + 1) = a gamma(a).
     below, above = a < 0.8, a >= 8.0
-    r, product = _select(below, a + 1.0, a), _select(below, a, 1.0)
+    r, product = select(below, a + 1.0, a), select(below, a, 1.0)
     for _ in range(6):
         more = r > 2.2
-        r = _select(more, r - 1.0, r)
-        product = _select(more, product * r, product)
+        r = select(more, r - 1.0, r)
+        product = select(more, product * r, product)
     near = (r - 1.0) * (r - 2.0) * _polynomial(r - 1.5, _LGAMMA)
-    t = log(_select(above, a, product))
+    t = log(select(above, a, product))
     z = 1.0 / a
     # 0.4189... is (log(2 pi) - 1) / 2.
-    rest = _fma(z, _polynomial(z * z, _LGAMMA_TAIL), 0.4189385332046727)
-    y = _select(above, _fma(a - 0.5, t - 1.0, rest), near + _select(below, -t, t))
+    rest = fma(z, _polynomial(z * z, _LGAMMA_TAIL), 0.4189385332046727)
+    y = select(above, fma(a - 0.5, t - 1.0, rest), near + select(below, -t, t))
 
-    def reflected(y: _Value) -> _Value:
+    def reflected(y: Value) -> Value:
         sin, _ = _sin_cos_pi(a)
-        return _select(sin.equals(0.0), INF, log(math.pi / (a * _abs(sin))) - y)
+        return select(sin.equals(0.0), INF, log(math.pi / (a * absolute(sin))) - y)
 
     y = _if_any(x < -(2.0**-60), y, reflected)
-    return _select(a.equals(INF), INF, y)
+    return select(a.equals(INF), INF, y)
 
 
-def _digamma(x: _Value) -> _Value:
+def _digamma(x: Value) -> Value:
     """For x < 0 the error is one relative to the terms of the reflection, which may cancel."""
-    a = _select(x < 0.0, -x, x)
+    a = select(x < 0.0, -x, x)
     # digamma(a) = digamma(a - n) + 1 / (a - 1) + ... + 1 / (a - n), a - n in [1.25, 2.25].
     below, above = a < 1.0, a >= 8.0
-    r = _select(below, a + 1.0, a)
-    numerator, denominator = _select(below, -1.0, 0.0, "double"), _select(below, a, 1.0)
+    r = select(below, a + 1.0, a)
+    numerator, denominator = select(below, -1.0, 0.0, "double"), select(below, a, 1.0)
     for _ in range(6):
         more = r > 2.25
-        r = _select(more, r - 1.0, r)
-        numerator = _select(more, _fma(numerator, r, denominator), numerator)
-        denominator = _select(more, denominator * r, denominator)
+        r = select(more, r - 1.0, r)
+        numerator = select(more, fma(numerator, r, denominator), numerator)
+        denominator = select(more, denominator * r, denominator)
     root, root_low = _DIGAMMA_ROOT
     near = ((r - root) - root_low) * _polynomial(r - 1.625, _DIGAMMA)
-    quotient = _select(above, -0.5, numerator) / _select(above, a, denominator)
+    quotient = select(above, -0.5, numerator) / select(above, a, denominator)
     inverse = quotient * -2.0  # 1 / a where above
     square = inverse * inverse
-    far = _fma(square, _polynomial(square, _DIGAMMA_TAIL), quotient)
-    y = _select(above, _log_any("log")(a) + far, near + quotient)
+    far = fma(square, _polynomial(square, _DIGAMMA_TAIL), quotient)
+    y = select(above, _log_any("log")(a) + far, near + quotient)
 
-    def reflected(y: _Value) -> _Value:
+    def reflected(y: Value) -> Value:
         sin, cos = _sin_cos_pi(x)
-        pole = _select(sin.equals(0.0), math.nan, cos / sin)
-        return _select(below, near, y - 1.0 / x) - pole * math.pi
+        pole = select(sin.equals(0.0), math.nan, cos / sin)
+        return select(below, near, y - 1.0 / x) - pole * math.pi
 
     return _if_any(x < 0.0, y, reflected)
 
 
 # -- the table -------------------------------------------------------------------------------------
 
-_EMITTERS: dict[str, tuple[int, Callable[..., _Value]]] = {
+_EMITTERS: dict[str, tuple[int, Callable[..., Value]]] = {
     "exp": (1, _exp),
     "exp2": (1, _exp2),
     "expm1": (1, _expm1),
@@ -1457,7 +1455,7 @@ _EMITTERS: dict[str, tuple[int, Callable[..., _Value]]] = {
     "hypot": (2, _hypot),
     "logaddexp": (2, _logaddexp),
     "rem": (2, _rem),
-    "rsqrt": (1, lambda x: 1.0 / _sqrt(x)),
+    "rsqrt": (1, lambda x: 1.0 / sqrt(x)),
 }
 
 FUNCTIONS: dict[str, int] = {name: count for name, (count, _) in _EMITTERS.items()}
@@ -1486,6 +1484,6 @@ def emit(b: Builder, name: str, scalar: str, width: int, *args: str) -> str:
         return _nextafter(b, ty, *args)
     _, function = _EMITTERS[name]
     if scalar in _FORMATS:
-        return function(*(_Value(b, ty, a) for a in args)).name
+        return function(*(Value(b, ty, a) for a in args)).name
     wide = like(ty, "float")
-    return b.narrow(ty, function(*(_Value(b, wide, b.widen(ty, a)) for a in args)).name)
+    return b.narrow(ty, function(*(Value(b, wide, b.widen(ty, a)) for a in args)).name)
