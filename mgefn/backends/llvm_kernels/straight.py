@@ -82,8 +82,7 @@ def scan_loop(params: dict[str, Any]) -> Loop | None:
     """
     closed, n, k = params["jaxpr"], params["num_consts"], params["num_carry"]
     sign = -1 if params["reverse"] else 1
-    write = lambda w, most: _scan(w, most, closed, n, k, sign)  # noqa: E731
-    return _made(write, [closed], n, k)
+    return _made(lambda w, most: _scan(w, most, closed, n, k, sign), [closed], n, k)
 
 
 def while_loop(params: dict[str, Any]) -> Loop | None:
@@ -91,8 +90,7 @@ def while_loop(params: dict[str, Any]) -> Loop | None:
     test, body = params["cond_jaxpr"], params["body_jaxpr"]
     n, m = params["cond_nconsts"], params["body_nconsts"]
     k = len(body.in_avals) - m
-    write = lambda w, most: _while(w, most, test, body, n, m)  # noqa: E731
-    return _made(write, [test, body], m, k)
+    return _made(lambda w, most: _while(w, most, test, body, n, m), [test, body], m, k)
 
 
 def _made(
