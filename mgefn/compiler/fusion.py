@@ -4,7 +4,8 @@ Equations are read in order. An elementwise one joins the group that makes its o
 shape fits the group's domain; so does a reduction over the last axes of the domain (its result is
 known once a row, and what follows it may join again) or over the first (its result is known when
 the kernel is done). Broadcasts and other views are no work: inside of a group they say how a value
-lies in the domain, outside how memory is walked. All else stands by itself.
+lies in the domain, outside how memory is walked. An array that is padded is read where it is not
+padding. All else stands by itself.
 
 A group runs at the place where its first equation stood. What joins it later may therefore read
 only what was made before that place: the groups are numbered, and no cycle can arise.
@@ -32,6 +33,7 @@ LARGE = 1 << 16  # elements from which a reduction of everything is divided amon
 WIDE = 1 << 18  # bytes of a value from which it may be computed again in the place of being read
 CHEAP = 2.0  # most cost of an operation that is done again
 AGAIN = 4.0  # and most of all that make one value
+MOST_INSIDE = 1 << 30  # elements of an axis whose positions are compared in 32 bits
 SHORT = 16  # elements of a last axis from which it is reduced by itself
 
 # The same values in memory of their own. Only compiled programs hold it.
@@ -67,8 +69,10 @@ class Part:
 class Term(NamedTuple):
     """A node of a group. `varies`: the axes of the domain along which its value changes.
 
-    op: "load" (data: number of a place), "index" (data: strides over the domain, in positions),
-    "const" (data: the literal), "apply" (data: row of the table, params), "reduce" (data: kind).
+    op: "load" (data: number of a place; ins: none, or what stands outside of an array that is
+    padded and the conditions to be inside), "index" (data: start and strides over the domain, in
+    positions), "inside" (data: start, strides and size: is 0 <= position < size?), "const" (data:
+    the literal), "apply" (data: row of the table, params), "reduce" (data: kind).
     """
 
     op: str
@@ -120,11 +124,19 @@ class Cheap(NamedTuple):
     roots: dict[Var, int]
 
 
-class _Tentative(NamedTuple):
-    """An operand of an equation that may join: how to make its node, and where it lies."""
+class Padded(NamedTuple):
+    """An array that is padded, or a view of it, as the memory of what is not padding.
 
-    make: Callable[[], int]
-    where: tuple[int | None, ...] | None  # None for what has no axes of its own
+    Attributes:
+        place: its strides and offset are those of the padded array, were it in that memory.
+        bounds: for each axis (start, step, size), where 0 <= start + step * i < size is not
+            padding; None where all is inside.
+        value: the padding, of rank 0.
+    """
+
+    place: Place
+    bounds: tuple[tuple[int, int, int] | None, ...]
+    value: Atom
 
 
 def contiguous(shape: Sequence[int], itemsize: int) -> tuple[int, ...]:
@@ -182,6 +194,43 @@ def _viewed(place: Place, shape: tuple[int, ...], eqn: Eqn, in_memory: bool = Tr
     if name == "name":
         return place
     return None
+
+
+def _padded_viewed(padded: Padded, shape: tuple[int, ...], eqn: Eqn) -> Padded | None:
+    """A view of an array that is padded, or None where bounds for each axis can't say it."""
+    p, out, name = eqn.params, eqn.out_binders[0].aval, eqn.primitive.name
+    bounds: list[tuple[int, int, int] | None] = list(padded.bounds)
+    place = _viewed(padded.place, shape, eqn, in_memory=False)
+    if place is None:
+        return None
+    if name == "broadcast_in_dim":
+        axes: list[int | None] = [None] * len(out.shape)
+        for i, d in enumerate(p["broadcast_dimensions"]):
+            if shape[i] == out.shape[d]:
+                axes[d] = i
+    elif name == "transpose":
+        axes = list(p["permutation"])
+    elif name == "reshape":
+        matched = _matched_axes(shape, out.shape)
+        if matched is None:
+            return None
+        axes = matched
+    else:
+        axes = list(range(len(shape)))
+        for i, bound in enumerate(bounds):
+            if bound is None:
+                continue
+            start, step, size = bound
+            if name == "slice":
+                first, stride = p["start_indices"][i], p["strides"][i]
+                bounds[i] = (start + step * first, step * stride, size)
+            elif name == "rev" and i in p["dimensions"]:
+                bounds[i] = (start + step * (shape[i] - 1), -step, size)
+    # An axis of size 1 that is no more: its only element must be inside.
+    for i, bound in enumerate(bounds):
+        if i not in axes and bound is not None and not 0 <= bound[0] < bound[2]:
+            return None
+    return Padded(place, tuple(None if i is None else bounds[i] for i in axes), padded.value)
 
 
 def _constant(group: Group, literal: Atom, dtype: str) -> int:
@@ -248,16 +297,23 @@ def _steps_of(eqn: Eqn) -> list[Eqn]:
 
 
 class Fusion:
-    """The groups of a program; `table` gives an elementwise primitive's row or None."""
+    """The groups of a program.
 
-    def __init__(self, closed: ClosedJaxpr, table: Callable[[Eqn], Any]):
+    Args:
+        table: gives an elementwise primitive's row or None.
+        pads: can groups read an array that is padded from the memory of what is not padding?
+    """
+
+    def __init__(self, closed: ClosedJaxpr, table: Callable[[Eqn], Any], pads: bool = False):
         self.closed = closed
         self.table = table
+        self.pads = pads
         self.made: dict[Var, int] = {}  # number of the step that makes a variable
         self.view_of: dict[Var, tuple[Var, Eqn]] = {}
         self.group_of: dict[Var, Group] = {}
         self.virtual: dict[Var, Eqn] = {}  # iota and filled arrays, which need no memory
         self.cheap: dict[Var, Cheap] = {}
+        self.padded: dict[Var, tuple[Eqn, Padded]] = {}  # in no memory of their own yet
         self.steps: list[Any] = []  # groups, equations with their native step, equations
         jaxpr = closed.jaxpr
         for v in (*jaxpr.in_binders, *jaxpr.const_binders):
@@ -268,11 +324,13 @@ class Fusion:
         for eqn in eqns:
             self._take(eqn)
             self.at += 1
+        for a in jaxpr.outs:
+            self._put_in_memory(a)
         self._find_outputs()
 
     # -- reading --------------------------------------------------------------------------------
 
-    def _take(self, eqn: Eqn) -> None:
+    def _take(self, eqn: Eqn, in_memory: bool = False) -> None:
         name = eqn.primitive.name
         if name == "iota" or (name == "broadcast_in_dim" and isinstance(eqn.inputs[0], Literal)):
             self.virtual[eqn.out_binders[0]] = eqn
@@ -282,9 +340,14 @@ class Fusion:
             (x,), (out,) = eqn.inputs, eqn.out_binders
             if isinstance(x, Var) and out.aval.size:
                 self.view_of[out] = (x, eqn)
+                if self._padded(out) is not None:
+                    return
+                self._put_in_memory(x)
                 if self.place(out) is not None:
                     return
                 del self.view_of[out]  # strides can't say it
+        if name == "pad" and self.pads and not in_memory and self._take_pad(eqn):
+            return
         row = self.table(eqn)
         if row.__class__ is Expanded:
             parts = row.expand(eqn)
@@ -297,10 +360,78 @@ class Fusion:
             if not self._take_lowered(eqn, row):
                 self._alone(eqn)
             return
+        for a in eqn.inputs:
+            if isinstance(a, Var) and self._padded(a) is None:
+                self._put_in_memory(a)
         if row is None or not (
             self._take_reduction(eqn) if name in REDUCTIONS else self._take_elementwise(eqn, row)
         ):
             self._alone(eqn)
+
+    def _take_pad(self, eqn: Eqn) -> bool:
+        """Note an array that is padded, which what reads it may find in its operand's memory."""
+        (x, value), (out,) = eqn.inputs, eqn.out_binders
+        config = eqn.params["padding_config"]
+        if not isinstance(x, Var) or any(interior for _, _, interior in config):
+            return False
+        shape = out.aval.shape
+        if x.aval.size == 0 or out.aval.size == 0 or max(shape, default=0) > MOST_INSIDE:
+            return False
+        base = self._base(x)
+        if base in self.virtual:
+            return False
+        if base in self.padded:
+            inner = self._padded(x)
+            if inner is None or not _same_literal(inner.value, value):
+                self._put_in_memory(x)
+        inner = self._padded(x)
+        if inner is None:
+            place = self.place(x)
+            assert place is not None
+            inner = Padded(place, (None,) * len(shape), value)
+        bounds: list[tuple[int, int, int] | None] = []
+        offset = inner.place.offset
+        for n, (low, high, _), stride, bound in zip(
+            x.aval.shape, config, inner.place.strides, inner.bounds, strict=True
+        ):
+            offset -= low * stride
+            if bound is not None:
+                start, step, size = bound
+                # What this pads around lies outside only if it is outside of the inner one too.
+                if not _is_outside(bound, -low, 0) or not _is_outside(bound, n, n + high):
+                    return False
+                bounds.append((start - step * low, step, size))
+            else:
+                bounds.append((-low, 1, n) if low > 0 or high > 0 else None)
+        place = Place(inner.place.root, offset, inner.place.strides)
+        self.padded[out] = eqn, Padded(place, tuple(bounds), value)
+        bases = [self._base(v) for v in (x, value) if isinstance(v, Var)]
+        self.made[out] = max(self.made[v] for v in bases)
+        return True
+
+    def _padded(self, v: Var) -> Padded | None:
+        """How an array that is padded, or a view of it, is read; None for all else."""
+        chain: list[Eqn] = []
+        while v in self.view_of:
+            v, eqn = self.view_of[v]
+            chain.append(eqn)
+        if v not in self.padded:
+            return None
+        found: Padded | None = self.padded[v][1]
+        shape = v.aval.shape
+        for eqn in reversed(chain):
+            assert found is not None
+            found = _padded_viewed(found, shape, eqn)
+            if found is None:
+                return None
+            shape = eqn.out_binders[0].aval.shape
+        return found
+
+    def _put_in_memory(self, a: Atom) -> None:
+        """Make the padded array that something looks at which can't read it otherwise."""
+        if not isinstance(a, Var) or self._base(a) not in self.padded:
+            return
+        self._take(self.padded.pop(self._base(a))[0], in_memory=True)
 
     def _take_lowered(self, eqn: Eqn, row: Lowered) -> bool:
         """A native step of its own, if it can be one."""
@@ -339,6 +470,7 @@ class Fusion:
         """Where an operand lies in memory; it is copied there if need be."""
         if isinstance(a, Literal):
             return Place(Fixed(a.value._data), 0, ())
+        self._put_in_memory(a)
         base, place = self._base(a), self.place(a)
         assert place is not None
         itemsize = a.aval.dtype.itemsize
@@ -366,6 +498,8 @@ class Fusion:
 
     def _alone(self, eqn: Eqn) -> None:
         """A step of its own."""
+        for a in eqn.inputs:
+            self._put_in_memory(a)
         for v in eqn.out_binders:
             self.made[v] = len(self.steps)
         self.steps.append(eqn)
@@ -423,7 +557,8 @@ class Fusion:
             if isinstance(a, Var):
                 base = self._base(a)
                 latest = max(latest, self.made[base])
-                roots.add(base)
+                padded = self.padded.get(base)
+                roots.add(base if padded is None else padded[1].place.root)
                 group = self.group_of.get(base)
                 if group is not None and group not in makers:
                     makers.append(group)
@@ -486,6 +621,8 @@ class Fusion:
             return lambda: part.node
         if self.made[base] >= group.number:
             return None
+        if base in self.padded:
+            return self._padded_operand(group, a, shape, where)
         if a is base and base in self.cheap and not scalar:
             again = self._again(group, base, shape, where)
             if again is not None:
@@ -499,7 +636,11 @@ class Fusion:
                 if w is not None and n > 1:
                     strides[w] = s
         over = Place(place.root, place.offset, tuple(strides))
-        varies = frozenset(i for i, s in enumerate(strides) if s)
+        return self._load(group, over, dtype)
+
+    def _load(self, group: Group, over: Place, dtype: str) -> Callable[[], int]:
+        """How to make the node of what lies in memory, with strides over the domain."""
+        varies = frozenset(i for i, s in enumerate(over.strides) if s)
 
         def make() -> int:
             key = ("load", over.root, over.offset, over.strides)
@@ -507,6 +648,50 @@ class Fusion:
                 return group.memo[key]
             group.places.append(over)
             return group.add(Term("load", dtype, (), len(group.places) - 1, varies), key)
+
+        return make
+
+    def _padded_operand(self, group: Group, a: Var, shape: tuple[int, ...],
+                        where: tuple[int | None, ...]) -> Callable[[], int] | None:  # fmt: skip
+        """How to make the node of an array that is padded."""
+        padded = self._padded(a)
+        if padded is None:
+            return None
+        other = self._operand(group, padded.value, shape, where)
+        if other is None:
+            return None
+        dtype, place, rank = name_of(a.aval.dtype), padded.place, len(group.domain)
+        strides = [0] * rank
+        bounds: list[tuple[int, tuple[int, ...], int]] = []
+        for s, bound, w, n in zip(place.strides, padded.bounds, where, shape, strict=True):
+            if w is not None and n > 1:
+                strides[w] = s
+            if bound is not None:
+                start, step, size = bound
+                over = tuple(step if i == w and n > 1 else 0 for i in range(rank))
+                bounds.append((start, over, size))
+        over = Place(place.root, place.offset, tuple(strides))
+        ends = tuple(bounds)
+        if not ends:
+            return self._load(group, over, dtype)
+
+        def make() -> int:
+            outside = other()
+            key = ("load", over.root, over.offset, over.strides, ends, outside)
+            if key in group.memo:
+                return group.memo[key]
+            conditions = []
+            for start, steps, size in ends:
+                varies = frozenset(i for i, s in enumerate(steps) if s)
+                data = (start, steps, size)
+                conditions.append(
+                    group.add(Term("inside", "bool", (), data, varies), ("inside", *data))
+                )
+            group.places.append(over)
+            ins = (outside, *conditions)
+            varies = frozenset(i for i, s in enumerate(over.strides) if s)
+            varies = varies.union(*(group.terms[i].varies for i in ins))
+            return group.add(Term("load", dtype, ins, len(group.places) - 1, varies), key)
 
         return make
 
@@ -541,7 +726,9 @@ class Fusion:
                 cost += again.cost
                 roots |= again.roots
             elif base not in self.virtual:
-                roots[base] = base.aval.nbytes
+                padded = self.padded.get(base)
+                root = base if padded is None else padded[1].place.root
+                roots[root] = root.aval.nbytes
         if cost > AGAIN or 2 * sum(roots.values()) > eqn.out_binders[0].aval.nbytes:
             return
         self.cheap[eqn.out_binders[0]] = Cheap(eqn, row, cost, roots)
@@ -734,6 +921,22 @@ def _apply(
         Term("apply", name_of(out.dtype), ins, (row, own), varies),
         ("apply", row, ins, own, out.dtype),
     )
+
+
+def _same_literal(a: Atom, b: Atom) -> bool:
+    """Are two literals the same number? NaN is no other one's equal."""
+    if not isinstance(a, Literal) or not isinstance(b, Literal):
+        return a is b
+    return a.value._data.tobytes() == b.value._data.tobytes()
+
+
+def _is_outside(bound: tuple[int, int, int], first: int, last: int) -> bool:
+    """Are all the positions of [first, last) outside of what a bound lets in?"""
+    start, step, size = bound
+    if first >= last:
+        return True
+    ends = sorted((start + step * first, start + step * (last - 1)))
+    return ends[1] < 0 or ends[0] >= size
 
 
 def _kind(eqn: Eqn) -> int:

@@ -48,12 +48,19 @@ class Access(NamedTuple):
 
 
 class Node(NamedTuple):
-    """A value: op is "load", "index", "const", "apply" or "reduce"."""
+    """A value: op is "load", "index", "inside", "const", "apply" or "reduce".
+
+    A "load" with operands reads an array that is padded: the first is the padding, the others are
+    conditions, of which all must hold where there is memory. Such a condition, "inside", is that a
+    position is at least 0 and less than a run-time constant.
+    """
 
     op: str
     dtype: str
     ins: tuple[int, ...]
-    data: Any  # access number | literal or number of a run-time constant | row and params | kind
+    # access number | access and number of a constant | literal or number of a run-time constant |
+    # row and params | kind
+    data: Any
     in_row: bool  # does it vary within the row?
     stage: int
 

@@ -145,6 +145,10 @@ class Lowering:
                 start, strides = term.data
                 data[t] = len(accesses)
                 accesses.append((INDEX, term.dtype, start, list(strides)))
+            elif term.op == "inside":
+                start, strides, _ = term.data
+                data[t] = len(accesses)
+                accesses.append((INDEX, "int32", start, list(strides)))
         stores: list[tuple[int, int]] = []
         for v in self.outputs:
             part = g.parts.get(v)
@@ -195,6 +199,10 @@ class Lowering:
             if term.op == "const":
                 info = self._constant(term, constants)
                 in_row = False
+            elif term.op == "inside":
+                info = data[t], len(constants)
+                constants.append(term.data[2])
+                cost = 1.0
             elif term.op == "apply":
                 info = term.data
                 cost = term.data[0].cost
@@ -275,6 +283,8 @@ class Lowering:
                 final.append((kind, dtype, root, v))
             stores.append((number[node], len(accesses)))
             accesses.append((STORE, dtype, (root, 0), [itemsize(dtype)]))
+        # What is padded is read by a mask, which may vary where the address does not.
+        masked = {n.data: n.in_row for n in nodes if n.op == "load" and n.ins}
         described: list[Access] = []
         numbers: list[int] = [n for n, _ in outer[1:]]
         piece_loops = layout == RAGGED
@@ -297,10 +307,13 @@ class Lowering:
             size = 1 if kind == INDEX else itemsize(dtype)
             last = inner_steps[-1]
             stride = ZERO if last == 0 else UNIT if last == size else STRIDED
+            if i in masked and stride == ZERO:
+                stride = STRIDED
             if layout != FLAT and inner[-1][0] == 1 and len(inner) == 1:
                 stride = ZERO
             moves = any(inner_steps[:1] if layout == ACROSS else inner_steps)
             varies = moves and not (len(inner) == 1 and inner[0][0] == 1)
+            varies |= masked.get(i, False)
             described.append(Access(kind, dtype, stride, varies or (kind != STORE and moves)))
             numbers += outer_steps
             numbers += inner_steps if stride == STRIDED else inner_steps[:-1]

@@ -162,7 +162,7 @@ def dtype_name(aval: ShapedArray) -> str:
 
 def with_native_steps(closed: ClosedJaxpr) -> ClosedJaxpr:
     """The program with its fusion groups as single equations."""
-    return with_steps(closed, cpu_row_of, as_native, native_p)
+    return with_steps(closed, cpu_row_of, as_native, native_p, pads=True)
 
 
 def with_steps(
@@ -170,6 +170,7 @@ def with_steps(
     table: Callable[[Eqn], Any],
     step_of: Callable[[Fusion, Any], tuple[Any, NativeStep]],
     primitive: Primitive,
+    pads: bool = False,
 ) -> ClosedJaxpr:
     """The program with equations of `primitive` for what `table` has rows for.
 
@@ -177,8 +178,9 @@ def with_steps(
         table: the row of an equation, or None; see Fusion.
         step_of: the source line and the step of a group, or of an equation and its own step.
         primitive: its equations have the parameter `step`.
+        pads: see Fusion.
     """
-    fusion = Fusion(closed, table)
+    fusion = Fusion(closed, table, pads)
     if all(isinstance(s, Eqn) for s in fusion.steps):
         return closed
     jaxpr = closed.jaxpr
@@ -300,7 +302,7 @@ def _inner_program(closed: ClosedJaxpr) -> Inner | None:
         made.discard(a)  # another output of the same value gets a copy
         outs.append(a)
     jaxpr = Jaxpr(jaxpr.in_binders, eqns, outs, jaxpr.const_binders, jaxpr.name)
-    fusion = Fusion(ClosedJaxpr(jaxpr, plain.consts), cpu_row_of)
+    fusion = Fusion(ClosedJaxpr(jaxpr, plain.consts), cpu_row_of, pads=True)
     steps: list[NativeStep] = []
     for step in fusion.steps:
         if isinstance(step, Eqn):

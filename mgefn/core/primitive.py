@@ -132,9 +132,11 @@ class Primitive:
         # For primitives that run what they hold: equation -> bytes that a run allocates beyond its
         # outputs.
         self.scratch: Callable[[Any], int] | None = None
-        # For compiler/passes/simplify.py: (inputs, params, out_avals) -> equal atoms or None, and
-        # (params of the first, params of the second) -> params of both in one.
+        # For compiler/passes/simplify.py: (inputs, params, out_avals) -> equal atoms or None;
+        # (inputs, params) -> the primitive, inputs and params of an equation to have in this one's
+        # place, or None; and (params of the first, params of the second) -> params of both in one.
         self.simplify: Callable[..., Any] | None = None
+        self.instead: Callable[..., Any] | None = None
         self.merge: Callable[[dict, dict], dict] | None = None
         # Its outputs are its operands; it stands in a program only to keep passes apart.
         self.barrier = False

@@ -153,7 +153,15 @@ class Draw:
         return self._view(rng, x)
 
     def _view(self, rng: np.random.Generator, x: Any) -> Any:
-        what = rng.choice(["transpose", "flip", "slice", "reshape", "broadcast"])
+        what = rng.choice(["transpose", "flip", "slice", "reshape", "broadcast", "pad"])
+        if what == "pad" and x.ndim:
+            low, high = rng.integers(-1, 3, (2, x.ndim))
+            config = [
+                (int(lo), max(int(hi), 1 - n - int(lo)), int(rng.random() < 0.05))
+                for lo, hi, n in zip(low, high, x.shape, strict=True)
+            ]
+            value = x.dtype.type(0.5) if rng.random() < 0.5 else x.ravel()[0]
+            return lax.pad(x, value, config)
         if what == "transpose":
             return mnp.transpose(x, tuple(int(i) for i in rng.permutation(x.ndim)))
         if what == "flip" and x.ndim:

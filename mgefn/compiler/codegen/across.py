@@ -92,13 +92,13 @@ class Across(Loops):
         k, b, w = self.k, self.b, self.k.width
         env = dict(self.scalars)  # constants
         for i, node in enumerate(k.nodes):
-            if not node.in_row and node.op in ("load", "index"):
-                env[i] = self._value(i, starts, j, mask)
+            if not node.in_row and node.op in ("load", "index", "inside") and not node.ins:
+                env[i] = self._value(node, env, dict(enumerate(starts)), j, mask)
         for stage in range(1 + max([0, *(n.stage for n in k.nodes)])):
             for i, node in enumerate(k.nodes):
-                ready = node.op == "apply" and not node.in_row and node.stage <= stage
+                ready = node.op in ("apply", "load") and not node.in_row and node.stage <= stage
                 if ready and i not in env:
-                    env[i] = self._apply(node, env, w)
+                    env[i] = self._value(node, env, dict(enumerate(starts)), j, mask)
             needed, reductions, stores = self._needed(stage)
             sums = [s for s in k.sums if self._when(s[1]) == stage]
             if not (reductions or stores or sums):
@@ -115,10 +115,8 @@ class Across(Loops):
                         continue
                     if i in self.kept and node.stage < stage:
                         own[i] = b.load(ty(node.dtype, w), self._cell(self.kept[i], node.dtype, c))
-                    elif node.op == "apply":
-                        own[i] = self._apply(node, own, w)
                     else:
-                        own[i] = self._value(i, places, j, mask)
+                        own[i] = self._value(node, own, dict(enumerate(places)), j, mask)
                 for n, a in stores:
                     if (n, a) in k.keeps:
                         dtype = k.nodes[n].dtype
@@ -147,13 +145,6 @@ class Across(Loops):
                 step = self.b.emit(f"mul i64 {c}, {self.inner_strides[i][0]}")
                 places[i] = self._moved(a, starts[i], step)
         return places
-
-    def _value(self, i: int, places: list[str], j: str, mask: str) -> str:
-        node = self.k.nodes[i]
-        where = dict(enumerate(places))
-        if node.op == "index":
-            return self._index(node, where, j)
-        return self._load(node.data, where, j, mask, node.dtype)
 
     def _store_at(self, x: str, access: int, places: list[str], j: str, mask: str) -> None:
         a = self.k.accesses[access]

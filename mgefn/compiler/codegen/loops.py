@@ -300,6 +300,9 @@ class Loops:
             for i, s in enumerate(self.inner_strides)
             if k.accesses[i].inner == STRIDED and s
         }
+        if any(n.op == "load" and n.ins and not n.in_row for n in k.nodes):
+            self.nowhere = self.alloca("i128")
+            b.store("i128", "0", self.nowhere)
         for i, node in enumerate(k.nodes):
             if node.op == "const":
                 self.scalars[i] = self._constant(node)
@@ -371,7 +374,7 @@ class Loops:
             if node.op != "const":
                 self.scalars.pop(i, None)
         for i, node in enumerate(k.nodes):
-            if not node.in_row and node.op in ("load", "index"):
+            if not node.in_row and node.op in ("load", "index", "inside") and not node.ins:
                 self.scalars[i] = self._load_scalar(node)
         stages = 1 + max([0, *(n.stage for n in k.nodes)])
         for stage in range(stages):
@@ -403,11 +406,30 @@ class Loops:
         return self.b.offset(base, offset)
 
     def _load_scalar(self, node: Any) -> str:
-        b, pointer = self.b, self.pointers[node.data]
+        b = self.b
+        if node.op == "inside":
+            access, size = node.data
+            return b.icmp("ult", "i64", self.pointers[access], self.constants[size])
+        pointer = self.pointers[node.data]
         if node.op == "index":
             return self._as_number(pointer, node.dtype, 1)
-        x = b.load(stored(node.dtype, 1), pointer, alignment(node.dtype))
-        return from_memory(b, node.dtype, 1, x)
+        if not node.ins:
+            return self._element(node.dtype, pointer)
+        # There may be no memory: what the stack holds is read in its place.
+        inside = self._all_of([self.scalars[i] for i in node.ins[1:]], 1)
+        x = self._element(node.dtype, b.select("ptr", inside, pointer, self.nowhere))
+        return b.select(ty(node.dtype, 1), inside, x, self.scalars[node.ins[0]])
+
+    def _element(self, dtype: str, pointer: str) -> str:
+        b = self.b
+        return from_memory(b, dtype, 1, b.load(stored(dtype, 1), pointer, alignment(dtype)))
+
+    def _all_of(self, conditions: Sequence[str], width: int) -> str:
+        """Do all of these hold? For each element."""
+        b, first = self.b, conditions[0]
+        for other in conditions[1:]:
+            first = b.emit(f"and {vector('i1', width)} {first}, {other}")
+        return first
 
     def _as_number(self, position: str, dtype: str, width: int) -> str:
         """A position, an i64, in another dtype."""
@@ -428,9 +450,12 @@ class Loops:
     def _scalar_work(self, stage: int) -> None:
         """What is computed once a row, now that the reductions before this stage are known."""
         for i, node in enumerate(self.k.nodes):
-            if node.in_row or i in self.scalars or node.op != "apply" or node.stage > stage:
+            if node.in_row or i in self.scalars or node.stage > stage:
                 continue
-            self.scalars[i] = self._apply(node, self.scalars, 1)
+            if node.op == "apply":
+                self.scalars[i] = self._apply(node, self.scalars, 1)
+            elif node.op == "load":
+                self.scalars[i] = self._load_scalar(node)
 
     def _apply(self, node: Any, env: dict[int, str], width: int) -> str:
         row, params = node.data
@@ -514,12 +539,8 @@ class Loops:
                     continue
                 if i in kept:
                     env[i] = self._load(kept[i], bases, j, mask, node.dtype)
-                elif node.op == "load":
-                    env[i] = self._load(node.data, bases, j, mask, node.dtype)
-                elif node.op == "index":
-                    env[i] = self._index(node, bases, j)
                 else:
-                    env[i] = self._apply(node, env, w)
+                    env[i] = self._value(node, env, bases, j, mask)
             for n, a in stores:
                 self._store(env[n], a, bases, j, mask)
             for kind, n, a in sums:
@@ -544,6 +565,22 @@ class Loops:
             node = k.nodes[i]
             x = b.load(ty(node.dtype, w), self.slots[i])
             self.scalars[i] = rounded(b, node.dtype, 1, fold(b, node.data, node.dtype, w, x))
+
+    def _value(self, node: Any, env: dict[int, str], bases: dict[int, str], j: str,
+               mask: str) -> str:  # fmt: skip
+        """The vector of a node whose operands are known."""
+        if node.op == "apply":
+            return self._apply(node, env, self.k.width)
+        if node.op == "index":
+            return self._index(node, bases, j)
+        if node.op == "inside":
+            return self._inside(node, bases, j)
+        if not node.ins:
+            return self._load(node.data, bases, j, mask, node.dtype)
+        inside = self._all_of([env[i] for i in node.ins[1:]], self.k.width)
+        both = self._all_of([mask, inside], self.k.width)
+        x = self._load(node.data, bases, j, both, node.dtype)
+        return self._chosen(node.dtype, inside, x, env[node.ins[0]])
 
     # -- memory in vectors ----------------------------------------------------------------------
 
@@ -665,19 +702,39 @@ class Loops:
             f"<{w} x i1> {mask})"
         )
 
+    def _inside(self, node: Any, bases: dict[int, str], j: str) -> str:
+        """Which positions of a vector are in an array."""
+        b, w = self.b, self.k.width
+        access, size = node.data
+        size = b.cast("trunc", self.constants[size], "i64", "i32")
+        positions = self._positions(access, bases, j, "i32")
+        return b.icmp("ult", f"<{w} x i32>", positions, b.splat(f"<{w} x i32>", size))
+
+    def _positions(self, i: int, bases: dict[int, str], j: str, t: str) -> str:
+        """The positions of a vector along the axis that an access counts, as integers."""
+        b, w = self.b, self.k.width
+        a, start = self.k.accesses[i], bases[i]
+        if a.inner != ZERO:
+            step = self.inner_strides[i][-1] if a.inner == STRIDED else "1"
+            start = b.emit(f"add i64 {start}, {b.emit(f'mul i64 {j}, {step}')}")
+        if t != "i64":
+            start = b.cast("trunc", start, "i64", t)
+        start = b.splat(f"<{w} x {t}>", start)
+        if a.inner == ZERO:
+            return start
+        lanes = "<" + ", ".join(f"{t} {n}" for n in range(w)) + ">"
+        if a.inner == STRIDED:
+            lanes = self.strided[i]
+            if t != "i64":
+                lanes = b.cast("trunc", lanes, f"<{w} x i64>", f"<{w} x {t}>")
+        return b.emit(f"add <{w} x {t}> {start}, {lanes}")
+
     def _index(self, node: Any, bases: dict[int, str], j: str) -> str:
         """The positions of a vector along the axis that the access counts."""
-        b, w, i = self.b, self.k.width, node.data
-        a = self.k.accesses[i]
-        start = bases[i]
-        if a.inner == ZERO:
-            return self._splat(node.dtype, self._as_number(start, node.dtype, 1))
-        step = self.inner_strides[i][-1] if a.inner == STRIDED else "1"
-        start = b.emit(f"add i64 {start}, {b.emit(f'mul i64 {j}, {step}')}")
-        t = f"<{w} x i64>"
-        offsets = self.strided.get(i, self.lanes)
-        positions = b.emit(f"add {t} {b.splat(t, start)}, {offsets}")
-        return self._as_number(positions, node.dtype, w)
+        w, i = self.k.width, node.data
+        if self.k.accesses[i].inner == ZERO:
+            return self._splat(node.dtype, self._as_number(bases[i], node.dtype, 1))
+        return self._as_number(self._positions(i, bases, j, "i64"), node.dtype, w)
 
 
 def _suffix(t: str) -> str:

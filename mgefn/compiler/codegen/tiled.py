@@ -33,15 +33,11 @@ class Tiled(Loops):
         b.function(name, "void", ARGUMENTS, ATTRIBUTES)
 
     def _body(self, i: str, j: str, mask: str) -> None:
-        k, w = self.k, self.k.width
+        k = self.k
         bases = {n: self._row_base(n, [i]) for n in range(len(k.accesses))}
         env = dict(self.scalars)  # constants
         for n, node in enumerate(k.nodes):
-            if node.op == "load":
-                env[n] = self._load(node.data, bases, j, mask, node.dtype)
-            elif node.op == "index":
-                env[n] = self._index(node, bases, j)
-            elif node.op == "apply":
-                env[n] = self._apply(node, env, w)
+            if node.op != "const":
+                env[n] = self._value(node, env, bases, j, mask)
         for n, a in k.stores:
             self._store(env[n], a, bases, j, mask)

@@ -1,6 +1,7 @@
 """Algebraic simplification: identities that hold bit for bit.
 
-A primitive's `simplify(inputs, params, out_avals)` returns atoms that equal the outputs, or None.
+A primitive's `simplify(inputs, params, out_avals)` returns atoms that equal the outputs, or None;
+`instead(inputs, params)` a cheaper equation's primitive, inputs and params, or None.
 """
 
 from __future__ import annotations
@@ -16,6 +17,12 @@ def simplify(closed: ClosedJaxpr) -> ClosedJaxpr:
     changed = False
     for eqn in jaxpr.eqns:
         eqn = eqn.substituted(env)
+        if eqn.primitive.instead is not None:
+            other = eqn.primitive.instead(eqn.inputs, eqn.params)
+            if other is not None:
+                p, operands, params = other
+                eqn = Eqn(p, operands, params, eqn.out_binders, eqn.source)
+                changed = True
         inputs = eqn.inputs
         p = eqn.primitive
         if p.simplify is not None:
