@@ -1,7 +1,9 @@
 """The memory that compiled programs keep for their next call.
 
 Slabs and large outputs come from one pool of blocks for the whole process. Idle blocks are kept up
-to a limit, because asking the system for fresh pages costs more than most kernels.
+to a limit, because asking the system for fresh pages costs more than most kernels. A program whose
+slab is larger than that keeps its slab until another one's is newer, unless you set a limit; where
+the system can be told so, it takes such memory back when it needs some.
 """
 
 from __future__ import annotations
@@ -39,13 +41,16 @@ def clear() -> None:
 
 
 @api_boundary
-def set_limit(limit: int) -> None:
-    """Keep at most `limit` bytes of idle blocks, and as many of idle slabs.
+def set_limit(limit: int | None) -> None:
+    """Keep at most `limit` bytes of idle blocks, and as many of idle slabs, without exception.
+
+    Args:
+        limit: in bytes; None for the default of 256 MiB, above which the newest one is kept.
 
     Raises:
         ArgumentError: limit is negative.
     """
-    if limit < 0:
+    if limit is not None and limit < 0:
         raise ArgumentError(f"memory.set_limit: needs 0 or more bytes, got {limit}.")
     pool.set_limit(limit)
     frames.shrink()

@@ -23,7 +23,7 @@ import numpy as np
 from mgefn import forks
 from mgefn.compiler import arena, native
 from mgefn.compiler.passes import optimized
-from mgefn.compiler.pool import LARGE, has_block_alone, pool
+from mgefn.compiler.pool import LARGE, has_block_alone, offer, pool
 from mgefn.compiler.report import ProgramReport, StepReport
 from mgefn.compiler.steps import Fixed, NativeStep, Scratch
 from mgefn.config import config
@@ -95,6 +95,8 @@ class _Frame:
         # Bound as a default: module globals may be gone when the interpreter ends.
         slab = getattr(self, "slab", None)  # an interrupt may have cut __init__ short
         if slab is not None:
+            # The views of the slab, among which is the function itself: a cycle would keep them.
+            getattr(self.run, "__globals__", {}).clear()
             give(slab)
 
 
@@ -122,19 +124,25 @@ class _Frames:
         return frame
 
     def give(self, program: Executable, frame: _Frame) -> None:
-        program.idle.append(frame)
         if frame.slab is None or frame.slab.nbytes < LARGE:
+            program.idle.append(frame)
             return
+        if self.bytes + frame.slab.nbytes > pool.limit:
+            offer(frame.slab)  # while no other thread can have it
+        program.idle.append(frame)
         with self._lock:
             self._large[id(frame)] = (weakref.ref(program), frame)
             pool.slab_waits(frame.slab.nbytes)
-        self.shrink()
+        self.shrink(kept=0 if pool.strict else 1)
 
-    def shrink(self, limit: int | None = None) -> None:
-        """Let go of the oldest idle slabs until at most `limit` bytes, or the pool's, are left."""
+    def shrink(self, limit: int | None = None, kept: int = 0) -> None:
+        """Let go of the oldest idle slabs until at most `limit` bytes or `kept` slabs are left.
+
+        limit: the pool's, if it is None.
+        """
         bound = pool.limit if limit is None else limit
         with self._lock:
-            while self.bytes > bound and self._large:
+            while self.bytes > bound and len(self._large) > kept:
                 _, (owner, old) = self._large.popitem(last=False)
                 pool.slab_waits(-old.slab.nbytes)  # type: ignore[union-attr]  # it is large
                 alive = owner()
@@ -652,6 +660,8 @@ class Executable:
     def _bind(self) -> _Frame:
         """A function of the program over a slab of its own."""
         values = dict(self._literals)
+        if self.slab_bytes >= LARGE:
+            frames.shrink(max(0, pool.limit - self.slab_bytes))  # for their memory to be this one's
         slab = pool.take(self.slab_bytes) if self.slab_bytes else None
         views: dict[Any, np.ndarray] = {}  # values that follow each other in place share one
         for name, eqn, v, ins in self._binds:
