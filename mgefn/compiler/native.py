@@ -9,7 +9,9 @@ background (core/background.py); a call finds its code by way of the kernel's ce
 
 from __future__ import annotations
 
+import collections
 import functools
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -57,19 +59,27 @@ QUICK = 1.5e6  # nanoseconds of a step's work, up to which slower code will do f
 PER_BYTE, PER_FLOP = 0.1, 0.02  # nanoseconds of a byte that is moved, of an operation, at a guess
 
 
+KEPT = 2_000  # kernels that stay loaded though no program has them any more
+
+
 class _Cell:
-    """The word of memory that holds the address of a kernel's code, and its own address."""
+    """The word of memory that holds the address of a kernel's code, its own address, and the code.
 
-    __slots__ = ("address", "word")
+    Code made in a hurry stays with the better one, as a call may be in it.
+    """
 
-    def __init__(self, code: int):
-        self.word = np.array([code], np.int64)
+    __slots__ = ("__weakref__", "address", "codes", "word")
+
+    def __init__(self, code: engine.Compiled):
+        self.word = np.array([code["kernel"]], np.int64)
         self.address = self.word.ctypes.data
+        self.codes = [code]
 
 
-# By class and kernel, as tuples of different classes may be equal. They stay good for the life of
-# the process.
-_cells: dict[tuple[type, Any], _Cell] = {}
+# By class and kernel, as tuples of different classes may be equal. Segments hold them.
+_cells: weakref.WeakValueDictionary[tuple[type, Any], _Cell] = weakref.WeakValueDictionary()
+_recent: collections.deque[_Cell] = collections.deque(maxlen=KEPT)
+_made = 0  # kernels so far
 _lock = forks.lock()
 
 
@@ -397,12 +407,14 @@ def kernels_in(code: Sequence[Any]) -> int:
     return len(dict.fromkeys((named(c.kernel), c.numbers) for c in calls_in(code)))
 
 
-def compile_kernels(steps: Sequence[NativeStep]) -> dict[str, int]:
+def compile_kernels(steps: Sequence[NativeStep]) -> tuple[dict[str, int], list[_Cell]]:
     """Make code for the kernels of these steps.
 
     Returns:
-        How many kernels there are by where they came from: "memory", "disk" or "compiler".
+        How many kernels there are by where they came from: "memory", "disk" or "compiler". And
+        what must be kept for the code to stay.
     """
+    global _made
     # Each with whether code made in a hurry will do.
     wanted: dict[tuple[type, Any], bool] = {}
     for s in steps:
@@ -410,12 +422,14 @@ def compile_kernels(steps: Sequence[NativeStep]) -> dict[str, int]:
         for c in calls_in(s.code):
             name = named(c.kernel)
             wanted[name] = little and wanted.get(name, True)
-    missing = [k for k in wanted if k not in _cells]
+    held = {k: _cells.get(k) for k in wanted}
+    missing = [k for k, cell in held.items() if cell is None]
     origins = {"memory": len(wanted) - len(missing), "disk": 0, "compiler": 0}
     if not missing:
-        return origins
+        return origins, [cell for cell in held.values() if cell is not None]
     with _lock:
-        missing = [k for k in missing if k not in _cells]
+        held = {k: _cells.get(k) for k in wanted}
+        missing = [k for k, cell in held.items() if cell is None]
         # A kernel that calls functions from outside has their addresses in `symbols`.
         modules = [
             (
@@ -427,20 +441,26 @@ def compile_kernels(steps: Sequence[NativeStep]) -> dict[str, int]:
         better: list[Callable[[], None]] = []
         made = engine.compile_modules(modules)
         for name, module, found in zip(missing, modules, made, strict=True):
-            cell = _cells[name] = _Cell(found["kernel"])
+            cell = held[name] = _cells[name] = _Cell(found)
+            _recent.append(cell)
+            _made += 1
             origins[found.origin] += 1
             if module[2] == "quick" and found.origin != "disk":
-                better.append(functools.partial(_improve, cell, module[0], module[3]))
+                better.append(functools.partial(_improve, weakref.ref(cell), module[0], module[3]))
         background.later(better)
-    return origins
+    return origins, [cell for cell in held.values() if cell is not None]
 
 
-def _improve(cell: _Cell, text: str, extra: dict[str, int]) -> None:
+def _improve(cell: weakref.ref[_Cell], text: str, extra: dict[str, int]) -> None:
     """Put a kernel's better code in the place of what was made in a hurry; it gives the same bits.
 
     Calls that run go on with what they have.
     """
-    cell.word[0] = engine.compile_module(text, ["kernel"], extra=extra)["kernel"]
+    found = cell()
+    if found is not None:
+        (better,) = engine.compile_modules([(text, ["kernel"], "few", extra)])
+        found.codes.append(better)
+        found.word[0] = better["kernel"]
 
 
 def named(kernel: Any) -> tuple[type, Any]:
@@ -449,13 +469,13 @@ def named(kernel: Any) -> tuple[type, Any]:
 
 
 def cell_of(kernel: Any) -> int:
-    """The address of the word that holds the address of a compiled kernel."""
+    """The address of the word that holds the address of a kernel that is loaded."""
     return _cells[named(kernel)].address
 
 
 def compilations() -> int:
     """How many kernels this process has compiled or loaded from the disk's cache."""
-    return len(_cells)
+    return _made
 
 
 class Segment:
@@ -483,7 +503,7 @@ class Segment:
 
     def __init__(self, steps: Sequence[tuple[int, NativeStep]], timed: bool = False):
         """steps: each with its number; `timed`: is each call of a kernel to be timed?"""
-        self.origins = compile_kernels([s for _, s in steps])
+        self.origins, self._cells = compile_kernels([s for _, s in steps])
         self.slots: list[tuple[Any, int, int]] = []
         writer = _Writer(self.slots, _Clock(steps) if timed else None)
         for t, s in steps:
@@ -503,7 +523,7 @@ class Segment:
         """The call from Python, for one slab: it takes the arrays named in `arguments`."""
         pointers = np.zeros(len(self.slots), np.int64)
         start = 0 if slab is None else slab.ctypes.data
-        keep = []
+        keep: list[Any] = [self._cells]
         for slot, (root, offset, _) in enumerate(self.slots):
             if root.__class__ is Fixed:
                 pointers[slot] = root.array.ctypes.data + offset

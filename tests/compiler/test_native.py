@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import collections
 import concurrent.futures
+import ctypes
+import gc
+import itertools
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +18,9 @@ import mgefn
 import mgefn.numpy as mnp
 from mgefn import lax, nn
 from mgefn.compiler import fusion, native, runtime
+from mgefn.compiler.codegen import engine
 from mgefn.config import config
+from mgefn.scipy import special
 from tests.checks import native_kernels
 
 pytestmark = pytest.mark.skipif(
@@ -80,12 +87,12 @@ def test_is_one_kernel(name: str) -> None:
 
 
 def test_the_report_says_what_is_not_native_and_why() -> None:
-    found = report(lambda x: mnp.linalg.svd(mnp.sin(x))[1] * 2, drawn(5, 4))
+    found = report(lambda x: special.hyp1f1(1.0, 2.0, mnp.sin(x)) * 2, drawn(5, 4))
     kinds = [(s.kind, s.operations) for s in found.steps if s.kind != "view"]
     assert kinds[0] == ("native", "sin") or "sin" in kinds[0][1]
-    missing = next(s for s in found.steps if "svd" in s.operations)
-    assert missing.kind == "numpy" and "svd has no" in missing.reason
-    assert "steps are native" in str(found) and "because svd has no native code" in str(found)
+    missing = next(s for s in found.steps if "hyp1f1" in s.operations)
+    assert missing.kind == "numpy" and "hyp1f1 has no" in missing.reason
+    assert "steps are native" in str(found) and "because hyp1f1 has no native code" in str(found)
     by_numpy = mgefn.jit(mnp.sin, backend="numpy").lower(drawn(3)).compile().report()
     assert by_numpy.native_calls == 0 and by_numpy.steps[0].reason == "the backend is numpy"
 
@@ -455,3 +462,61 @@ def test_what_is_computed_again_may_also_be_an_output() -> None:
         mnp.where(mnp.arange(600)[:, None] < mnp.arange(500)[None], 0, x * k).sum(k) for k in (0, 1)
     ]
     same(with_iota, drawn(600, 500), tolerance=1e-4)
+
+
+# -- code that no program has any more -----------------------------------------------------------
+
+
+def chain(names: tuple[str, ...]) -> Callable[[Any], Any]:
+    """A function whose kernel is not that of another chain."""
+
+    def fun(x: Any) -> Any:
+        for name in names:
+            x = getattr(mnp, name)(x) + 1
+        return x
+
+    return fun
+
+
+def test_kernels_that_no_program_has_are_unloaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native, "_recent", collections.deque(maxlen=5))
+    gc.collect()
+    operations = ("sin", "cos", "tanh", "arctan", "exp2")
+    x = drawn(7)
+    first = chain(("sin", "sinh", "sin", "cosh"))
+    kept = mgefn.jit(first)
+    want = np.asarray(kept(x))
+    loaded, made = len(native._cells), native.compilations()
+    for names in itertools.islice(itertools.product(operations, repeat=5), 60):
+        np.testing.assert_allclose(mgefn.jit(chain(names))(x), chain(names)(x), rtol=1e-5)
+    gc.collect()
+    mgefn.compilation_barrier()
+    assert native.compilations() - made >= 55
+    assert len(native._cells) <= loaded + 8
+    np.testing.assert_array_equal(kept(x), want)
+    # One that was unloaded comes back.
+    names = next(itertools.product(operations, repeat=5))
+    np.testing.assert_allclose(mgefn.jit(chain(names))(x), chain(names)(x), rtol=1e-5)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the system's list of mappings is Linux's")
+def test_code_that_is_unloaded_leaves_no_mappings() -> None:
+    def mappings() -> int:
+        with open("/proc/self/maps") as file:
+            return sum(1 for _ in file)
+
+    text = "define double @kernel() {{\n ret double {}.5\n}}\n"
+
+    def compiled(i: int) -> engine.Compiled:
+        return engine.compile_modules([(text.format(i), ["kernel"], "few", {})])[0]
+
+    held = compiled(0)
+    before = mappings()
+    for i in range(1, 41):
+        compiled(i)
+    assert mappings() - before < 20
+    assert ctypes.CFUNCTYPE(ctypes.c_double)(held["kernel"])() == 0.5
+    more = [compiled(i) for i in range(41)]
+    assert [ctypes.CFUNCTYPE(ctypes.c_double)(m["kernel"])() for m in more] == [
+        i + 0.5 for i in range(41)
+    ]

@@ -28,6 +28,7 @@ import re
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -68,10 +69,34 @@ _C_RUNTIME = (
 ).split()
 
 
+# Trackers of code that nobody holds any more, for the linker to unload.
+_leaving: collections.deque[Any] = collections.deque()
+
+
+class _Loaded(dict[str, int]):
+    """Addresses of the functions of code that is loaded, and what keeps it there."""
+
+    __hash__ = object.__hash__  # type: ignore[assignment]
+
+    def __init__(self, addresses: dict[str, int], tracker: Any):
+        super().__init__(addresses)
+        self.tracker = tracker
+
+    def __del__(self, leave: Callable[[Any], None] = _leaving.append) -> None:
+        # Not at once: the garbage collector may be at work anywhere, a fork among other places.
+        leave(self.tracker)
+
+
 class Compiled(dict[str, int]):
-    """Addresses of a module's functions by name; `origin` is "memory", "disk" or "compiler"."""
+    """Addresses of a module's functions by name.
+
+    Attributes:
+        origin: "memory", "disk" or "compiler".
+        loaded: what they are good with: with that the code is unloaded.
+    """
 
     origin: str = "compiler"
+    loaded: _Loaded
 
 
 # -- the libraries ------------------------------------------------------------------------------
@@ -206,9 +231,11 @@ class _Linker:
         self._count = itertools.count()
         self._kept: list[Any] = []
 
-    def link(self, code: bytes, names: Sequence[str], extra: dict[str, int]) -> dict[str, int]:
+    def link(self, code: bytes, names: Sequence[str], extra: dict[str, int]) -> _Loaded:
         llvm = _llvm()
         with self._lock:
+            while _leaving:
+                _leaving.pop().close()
             if self._jit is None:
                 self._start(llvm)
             builder = llvm.JITLibraryBuilder().add_object_img(code).add_jit_library("c")
@@ -220,8 +247,7 @@ class _Linker:
                 tracker = builder.link(self._jit, f"m{next(self._count)}")
             except RuntimeError as error:
                 raise MgefnError(f"compile: linking {', '.join(names)} failed: {error}") from None
-            self._kept.append(tracker)
-        return {name: tracker[name] for name in names}
+        return _Loaded({name: tracker[name] for name in names}, tracker)
 
     def _start(self, llvm: Any) -> None:
         self._jit = llvm.create_lljit_compiler(
@@ -234,7 +260,10 @@ class _Linker:
 
 
 _linker = _Linker()
-_compiled: dict[str, Compiled] = {}  # by cache key; as large as the code that is loaded
+# By cache key. Code that no program holds is unloaded: a process can have some 30,000 modules, as
+# each takes two of the mappings that Linux allows it, and 40 KiB.
+_kept: set[_Loaded] = set()  # what compile_module gave
+_compiled: weakref.WeakValueDictionary[str, _Loaded] = weakref.WeakValueDictionary()
 
 
 class _Gate:
@@ -424,7 +453,9 @@ def compile_module(
     """
     _checked_passes(passes)
     with _gate:
-        return _compiled_module(cache_key(text, passes), text, names, passes, extra or {})
+        found = _compiled_module(cache_key(text, passes), text, names, passes, extra or {})
+    _kept.add(found.loaded)
+    return found
 
 
 def _compiled_module(
@@ -434,15 +465,16 @@ def _compiled_module(
     known = _compiled.get(loaded)
     if known is not None and all(name in known for name in names):
         result = Compiled({name: known[name] for name in names})
-        result.origin = "memory"
+        result.origin, result.loaded = "memory", known
         return result
     unknown = sorted(_declared(text) - symbols().keys() - extra.keys())
     if unknown:
         raise MgefnError(f"compile: the text declares symbols without an address: {unknown}.")
     code, origin = _object_code(key, text, passes)
-    result = Compiled(_linker.link(code, names, extra))
-    result.origin = origin
-    _compiled[loaded] = result
+    made = _linker.link(code, names, extra)
+    result = Compiled(made)
+    result.origin, result.loaded = origin, made
+    _compiled[loaded] = made
     return result
 
 
@@ -518,7 +550,7 @@ def compile_modules(
             compile_module.
 
     Returns:
-        The addresses of each module, in the order given.
+        The addresses of each module, in the order given, good as long as each result lives.
     """
     for _, _, passes, _ in modules:
         _checked_passes(passes)
