@@ -13,6 +13,7 @@ from mgefn.backends.llvm_kernels import complex_numbers as cn
 from mgefn.backends.llvm_kernels import contractions as co
 from mgefn.backends.llvm_kernels import control as ct
 from mgefn.backends.llvm_kernels import convolution as cv
+from mgefn.backends.llvm_kernels import decompositions as de
 from mgefn.backends.llvm_kernels import elementwise as ew
 from mgefn.backends.llvm_kernels import fourier as fo
 from mgefn.backends.llvm_kernels import linalg as la
@@ -24,8 +25,13 @@ from mgefn.backends.numpy_cpu import KERNELS as REFERENCE
 from mgefn.compiler.codegen.values import ALL, BOOL, INTEGERS, NUMBERS
 from mgefn.compiler.fusion import copy_p
 from mgefn.control.branching import cond_p
-from mgefn.control.linalg.lu import det_p, lu_p, lu_pivots_to_permutation_p, solve_p
+from mgefn.control.linalg.eigen import eig_p, eigh_p, schur_p
+from mgefn.control.linalg.lu import cofactor_p, det_p, lu_p, lu_pivots_to_permutation_p, solve_p
+from mgefn.control.linalg.qr import geqrf_p, householder_product_p, qr_p
+from mgefn.control.linalg.spread import spread_p
+from mgefn.control.linalg.svd import pinv_p, svd_p
 from mgefn.control.linalg.triangular import cholesky_p, triangular_solve_p
+from mgefn.control.linalg.tridiagonal import tridiagonal_solve_p
 from mgefn.control.loops import while_p
 from mgefn.control.scan import scan_p
 from mgefn.core.backends import register
@@ -62,6 +68,17 @@ KERNELS = {
     lu_pivots_to_permutation_p: la.lu_pivots_to_permutation,
     solve_p: la.solve,
     det_p: la.det,
+    qr_p: de.qr,
+    geqrf_p: de.geqrf,
+    householder_product_p: de.householder_product,
+    svd_p: de.svd,
+    eigh_p: de.eigh,
+    eig_p: de.eig,
+    schur_p: de.schur,
+    tridiagonal_solve_p: de.tridiagonal_solve,
+    spread_p: de.spread,
+    pinv_p: de.pinv,
+    cofactor_p: de.cofactor,
     # windows
     w.reduce_window_sum_p: wi.reduce_window_sum,
     w.reduce_window_max_p: wi.reduce_window_max,

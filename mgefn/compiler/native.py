@@ -103,7 +103,7 @@ def vector_bytes() -> int:
 def row_of(eqn: Eqn) -> Any:
     """The native row of an equation, or None where this equation can't use it."""
     row = eqn.primitive.kernels.get("llvm")
-    if row is None or row.__class__ is Lowered:
+    if row is None or row.__class__ in (Lowered, Expanded):
         return row
     names = [dtype_name(a.aval) for a in eqn.inputs]
     if isinstance(row, frozenset):  # a reduction

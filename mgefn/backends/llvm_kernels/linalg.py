@@ -1,6 +1,7 @@
 """Triangular systems, Cholesky and LU decompositions, and what is made of them.
 
-Small matrices go through kernels of their own, many at a time; larger ones through LAPACK.
+Small matrices go through kernels of their own, many at a time; larger ones, and complex numbers,
+through LAPACK.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from mgefn.backends.llvm_kernels.contractions import chunk_of
 from mgefn.compiler.codegen.linalg import (
     SMALL,
     Cholesky,
+    Conjugate,
     Determinant,
     LapackCholesky,
     LapackLu,
@@ -21,18 +23,24 @@ from mgefn.compiler.codegen.linalg import (
     Reorder,
     Substitute,
 )
-from mgefn.compiler.codegen.values import FLOATS, INTEGERS
+from mgefn.compiler.codegen.values import COMPLEX, FLOATS, INTEGERS
 from mgefn.compiler.native import dtype_name, vector_bytes
 from mgefn.compiler.steps import Call, Copy, Lowered, NativeStep, Place, Scratch, Spot, roots_of
 from mgefn.core.avals import ShapedArray
 from mgefn.core.jaxpr import Eqn
 
+DTYPES = FLOATS | frozenset(COMPLEX)
 FLOPS = 2.0  # a thread's, for each nanosecond, of the loops of small matrices
 CALL = 200.0  # nanoseconds that a small matrix takes at least
 
 
 def _spots(places: Sequence[Place]) -> list[Spot]:
     return [(p.root, p.offset) for p in places]
+
+
+def _times(dtype: str) -> int:
+    """Operations for one of this dtype."""
+    return 4 if dtype in COMPLEX else 1
 
 
 def _width(size: int, columns: int) -> int:
@@ -55,12 +63,16 @@ def _step(
 def _cholesky(eqn: Eqn, places: Sequence[Place]) -> NativeStep | None:
     a, out = eqn.inputs[0].aval, eqn.out_binders[0]
     dtype = dtype_name(a)
-    if dtype not in FLOATS:
+    if dtype not in DTYPES:
         return None
     n, count = a.shape[-1], math.prod(a.shape[:-2])
-    flops = count * n**3 / 3
-    width = _width(a.dtype.itemsize, n)
-    kernel = Cholesky(dtype, width) if n <= SMALL else LapackCholesky(dtype, width)
+    flops = _times(dtype) * count * n**3 / 3
+    if dtype in COMPLEX:
+        width = _width(a.dtype.itemsize // 2, 2 * n)
+    else:
+        width = _width(a.dtype.itemsize, n)
+    small = dtype in FLOATS and n <= SMALL
+    kernel = Cholesky(dtype, width) if small else LapackCholesky(dtype, width)
     chunk = chunk_of(count, count * CALL + flops / FLOPS)
     call = Call(kernel, (*_spots(places), (out, 0)), (n,), count, chunk)
     return _step(eqn, places, [call], flops)
@@ -73,15 +85,24 @@ class _System:
         self.dtype, self.size, self.n, self.k, self.count = dtype, size, n, k, count
 
     def solve(
-        self, a: Spot, b: Spot, x: Spot, *, left: bool, lower: bool, transposed: bool, unit: bool
-    ) -> list[Call | Copy]:
+        self, a: Spot, b: Spot, x: Spot, *, left: bool, lower: bool, transposed: bool, unit: bool,
+        conjugate: bool = False,
+    ) -> list[Call | Copy]:  # fmt: skip
         n, k, size, count = self.n, self.k, self.size, self.count
-        flops = float(count) * n * n * k
-        if n > SMALL:
+        flops = float(count) * n * n * k * _times(self.dtype)
+        if self.dtype in COMPLEX or n > SMALL:
             code: list[Call | Copy] = [] if b == x else [Copy(x, b, count * n * k * size)]
-            kernel = LapackSolve(self.dtype, left, lower, transposed, unit)
-            chunk = chunk_of(count, flops / 10 if count > 1 else 0)
-            return [*code, Call(kernel, (a, x), (n, k), count, chunk)]
+            op = ("C" if conjugate else "T") if transposed else "N"
+            kernel = LapackSolve(self.dtype, left, lower, op, unit)
+            chunk = chunk_of(count, count * CALL + flops / 10 if count > 1 else 0)
+            solved = Call(kernel, (a, x), (n, k), count, chunk)
+            if conjugate and not transposed:
+                # conj(a) x = b is a conj(x) = conj(b).
+                elements = count * n * k
+                turned = Call(Conjugate(self.dtype), (x, x), (), elements,
+                              chunk_of(elements, float(elements)))  # fmt: skip
+                return [*code, turned, solved, turned]
+            return [*code, solved]
         # As a system from the left whose matrix is lower triangular.
         a_steps, b_steps = (n * size, size), (k * size, size)
         if not left:
@@ -116,7 +137,7 @@ def _triangular_solve(eqn: Eqn, places: Sequence[Place]) -> NativeStep | None:
     a, b = (x.aval for x in eqn.inputs)
     out = eqn.out_binders[0]
     dtype = dtype_name(b)
-    if dtype not in FLOATS or dtype_name(a) != dtype:
+    if dtype not in DTYPES or dtype_name(a) != dtype:
         return None
     p = eqn.params
     n, count = a.shape[-1], math.prod(a.shape[:-2])
@@ -126,8 +147,9 @@ def _triangular_solve(eqn: Eqn, places: Sequence[Place]) -> NativeStep | None:
     code = system.solve(
         matrix, right, (out, 0), left=p["left_side"], lower=p["lower"],
         transposed=p["transpose_a"], unit=p["unit_diagonal"],
+        conjugate=p["conjugate_a"] and dtype in COMPLEX,
     )  # fmt: skip
-    return _step(eqn, places, code, float(count) * n * n * k)
+    return _step(eqn, places, code, float(count) * n * n * k * _times(dtype))
 
 
 def _factored(
@@ -138,7 +160,7 @@ def _factored(
     m, n = a.shape[-2:]
     count, steps = math.prod(a.shape[:-2]), min(m, n)
     flops = _lu_flops(a)
-    if steps <= SMALL and m * n <= 4 * SMALL * SMALL:
+    if dtype in FLOATS and steps <= SMALL and m * n <= 4 * SMALL * SMALL:
         kernel = Lu(dtype, _width(size, n))
         chunk = chunk_of(count, count * CALL + flops / FLOPS)
         return [Call(kernel, (matrix, factors, pivots, order), (m, n, steps), count, chunk)]
@@ -153,7 +175,7 @@ def _factored(
 
 def _lu_flops(a: ShapedArray) -> float:
     m, n = a.shape[-2:]
-    return math.prod(a.shape[:-2]) * m * n * min(m, n) * 2 / 3
+    return math.prod(a.shape[:-2]) * m * n * min(m, n) * 2 / 3 * _times(dtype_name(a))
 
 
 def _permuted(dtype: str, pivots: Spot, order: Spot, count: int, steps: int, rows: int) -> Call:
@@ -163,7 +185,7 @@ def _permuted(dtype: str, pivots: Spot, order: Spot, count: int, steps: int, row
 
 def _lu(eqn: Eqn, places: Sequence[Place]) -> NativeStep | None:
     a = eqn.inputs[0].aval
-    if dtype_name(a) not in FLOATS:
+    if dtype_name(a) not in DTYPES:
         return None
     scratch: list[int] = []
     outs: list[Spot] = [(v, 0) for v in eqn.out_binders]
@@ -187,7 +209,7 @@ def _solve(eqn: Eqn, places: Sequence[Place]) -> NativeStep | None:
     a, *factors, b = (x.aval for x in eqn.inputs)
     out = eqn.out_binders[0]
     dtype = dtype_name(a)
-    if dtype not in FLOATS or dtype_name(b) != dtype:
+    if dtype not in DTYPES or dtype_name(b) != dtype:
         return None
     transposed = eqn.params["transpose_a"]
     n, k, size, count = a.shape[-1], b.shape[-1], a.dtype.itemsize, math.prod(a.shape[:-2])
@@ -223,14 +245,14 @@ def _solve(eqn: Eqn, places: Sequence[Place]) -> NativeStep | None:
                 transposed=True, unit=lower,
             )  # fmt: skip
         code.append(Call(Reorder(True), (target, order, (out, 0)), (n, k * size), count, chunk))
-    flops = 2.0 * count * n * n * k + (0.0 if factors else _lu_flops(a))
+    flops = 2.0 * count * n * n * k * _times(dtype) + (0.0 if factors else _lu_flops(a))
     return _step(eqn, places, code, flops, scratch)
 
 
 def _det(eqn: Eqn, places: Sequence[Place]) -> NativeStep | None:
     a, out = eqn.inputs[0].aval, eqn.out_binders[0]
     dtype = dtype_name(a)
-    if dtype not in FLOATS:
+    if dtype not in DTYPES:
         return None
     n, count = a.shape[-1], math.prod(a.shape[:-2])
     scratch = [a.nbytes, count * n * 4, count * n * 4]

@@ -232,10 +232,7 @@ def _cofactor(a: np.ndarray) -> np.ndarray:
         sizes = [np.abs(x).sum(-2).max(-1) for x in (a, inverse)]
         if np.all(sizes[0] * sizes[1] < 0.01 / math.sqrt(np.finfo(a.dtype).eps)):
             return np.linalg.det(a)[..., None, None] * inverse.mT
-    try:
-        u, s, vh = np.linalg.svd(a)
-    except LinAlgError:
-        return np.full_like(a, np.nan)
+    u, s, vh = svd(a, full_matrices=True, compute_uv=True)
     products = np.ones_like(s)
     products[..., 1:] = np.cumprod(s[..., :-1], -1)
     products[..., :-1] *= np.cumprod(s[..., :0:-1], -1)[..., ::-1]
@@ -395,7 +392,8 @@ def schur(a, *, vectors, outs: tuple = ()) -> tuple:
     shapes = (a.shape[-2:],) * (2 if vectors else 1)
     if a.size == 0:
         return _delivered([a.copy() for _ in shapes], outs)
-    made = _each(a, lambda x: scipy.linalg.schur(x)[: len(shapes)], shapes, (a.dtype,) * 2)
+    count = len(shapes)
+    made = _each(a, lambda x: scipy.linalg.schur(x)[:count], shapes, (a.dtype,) * count)
     return _delivered(made, outs)
 
 

@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mgefn.compiler.codegen.builder import Builder, Module, vector
+from mgefn.compiler.codegen.builder import Builder, Module, number, vector
+from mgefn.compiler.codegen.complex_values import joined, parted
 from mgefn.compiler.codegen.parts import (
     Loop,
     Memory,
@@ -25,7 +26,7 @@ from mgefn.compiler.codegen.parts import (
     pointers,
     walked,
 )
-from mgefn.compiler.codegen.values import LLVM_TYPES, itemsize
+from mgefn.compiler.codegen.values import COMPLEX, LLVM_TYPES, alignment, itemsize, ty
 
 SMALL = 64  # rows up to which these kernels are used
 
@@ -44,7 +45,8 @@ class _Matrices:
 
     def __init__(self, dtype: str, width: int, loops: int):
         self.b = b = Builder(Module())
-        self.scalar, self.size, self.width = LLVM_TYPES[dtype], itemsize(dtype), width
+        self.scalar, self.size, self.width = ty(dtype, 1), itemsize(dtype), width
+        self.align = alignment(dtype)
         self.t = vector(self.scalar, width)
         self.memory = Memory(b, self.scalar, width, self.size)
         self.counters = [b.emit("alloca i64") for _ in range(loops)]
@@ -53,10 +55,10 @@ class _Matrices:
         return Loop(self.b, self.counters[number], start, stop, str(step))
 
     def load(self, pointer: str) -> str:
-        return self.b.load(self.scalar, pointer, self.size)
+        return self.b.load(self.scalar, pointer, self.align)
 
     def store(self, x: str, pointer: str) -> None:
-        self.b.store(self.scalar, x, pointer, self.size)
+        self.b.store(self.scalar, x, pointer, self.align)
 
     def subtract(
         self, number: int, start: str, stop: str, row: str, factor: str, other: str
@@ -299,7 +301,7 @@ class Permutation(NamedTuple):
 
 
 class Determinant(NamedTuple):
-    """The product of the diagonal of the factors, with the sign of the exchanges.
+    """The product of the diagonal of the factors, with the sign of the exchanges; of any dtype.
 
     Pointers: factors, pivots (int32), out. Domain: matrices. Descriptor: rows.
     """
@@ -316,15 +318,48 @@ class Determinant(NamedTuple):
         with e.loop(0, "%begin", "%end") as u:
             a = _at(b, factors, u, b.emit(f"mul i64 {n}, {row_bytes}"))
             pivot = _at(b, pivots, u, b.emit(f"mul i64 {n}, 4"))
-            b.store(scalar, b.const(scalar, 1), product)
+            b.store(scalar, _one(self.dtype), product)
             with e.loop(1, "0", n) as i:
                 x = e.load(_at(b, _at(b, a, i, row_bytes), i, size))
                 p = b.emit(f"sext i32 {b.load('i32', _at(b, pivot, i, 4), 4)} to i64")
                 same = b.icmp("eq", "i64", p, i)
-                x = b.select(scalar, same, x, b.fneg(scalar, x))
-                b.store(scalar, b.fmul(scalar, x, b.load(scalar, product)), product)
+                x = b.emit(f"select i1 {same}, {scalar} {x}, {scalar} {b.fneg(scalar, x)}")
+                b.store(scalar, self._product(b, scalar, x, b.load(scalar, product)), product)
             e.store(b.load(scalar, product), _at(b, target, u, size))
         return finished(b, name)
+
+    def _product(self, b: Builder, t: str, x: str, y: str) -> str:
+        if self.dtype not in COMPLEX:
+            return b.fmul(t, x, y)
+        real = LLVM_TYPES[COMPLEX[self.dtype]]
+        (xr, xi), (yr, yi) = (parted(b, self.dtype, 1, z) for z in (x, y))
+        re = b.fsub(real, b.fmul(real, xr, yr), b.fmul(real, xi, yi))
+        im = b.fadd(real, b.fmul(real, xr, yi), b.fmul(real, xi, yr))
+        return joined(b, self.dtype, 1, re, im)
+
+
+class Conjugate(NamedTuple):
+    """out = conj(x), which may be in the same place. Pointers: x, out. Domain: elements."""
+
+    dtype: str
+
+    def text(self, name: str) -> str:
+        e = _Matrices(self.dtype, 1, 1)
+        b = e.b
+        source, target = pointers(b, 2)
+        with e.loop(0, "%begin", "%end") as i:
+            x = e.load(_at(b, source, i, e.size))
+            re, im = parted(b, self.dtype, 1, x)
+            im = b.fneg(LLVM_TYPES[COMPLEX[self.dtype]], im)
+            e.store(joined(b, self.dtype, 1, re, im), _at(b, target, i, e.size))
+        return finished(b, name)
+
+
+def _one(dtype: str) -> str:
+    """The constant 1."""
+    real = LLVM_TYPES[COMPLEX.get(dtype, dtype)]
+    one = number(real, 1)
+    return f"<{real} {one}, {real} {number(real, 0)}>" if dtype in COMPLEX else one
 
 
 def copy(b: Builder, target: str, source: str, nbytes: str) -> None:
@@ -354,13 +389,21 @@ def _of_numpy(name: str) -> int | None:
     return None
 
 
+# Routines whose integers may have any width: what they write of them is in memory for 64 bits, of
+# which no more than 32 are read, or in memory of their own.
+_ANY_INTEGERS = frozenset(
+    ("gemm", "trsm", "geqrf", "orgqr", "ungqr", "gesdd", "syevd", "heevd", "geev", "gees", "gtsv")
+)
+
+
 @functools.cache
 def routine(name: str) -> int:
     """The address of a function of BLAS or LAPACK, in Fortran's calling convention.
 
-    The integers it reads may have 32 or 64 bits, see `_Routine.integer`; those it writes have 32.
+    The integers it reads may have 32 or 64 bits, see `_Routine.integer`; those it writes have 32,
+    unless it is one of `_ANY_INTEGERS`.
     """
-    address = _of_numpy(name) if name[1:] in ("gemm", "trsm") else None  # these write none
+    address = _of_numpy(name) if name[1:] in _ANY_INTEGERS else None
     if address is not None:
         return address
     # By name, because scipy is a heavy library needed by few programs.
@@ -380,7 +423,7 @@ class _Routine:
 
     def __init__(self, b: Builder, dtype: str, name: str):
         self.b = b
-        self.name = _full_name(dtype, name)
+        self.name = full_name(dtype, name)
 
     def integer(self, x: str) -> str:
         """Memory with an i64 as Fortran's integer; in the entry block.
@@ -401,8 +444,9 @@ class _Routine:
         self.b.do(f"call void @{self.name}({', '.join(f'ptr {a}' for a in arguments)})")
 
 
-def _full_name(dtype: str, name: str) -> str:
-    return ("s" if dtype == "float32" else "d") + name
+def full_name(dtype: str, name: str) -> str:
+    """A routine's name with the letter of its dtype in front."""
+    return {"float32": "s", "float64": "d", "complex64": "c", "complex128": "z"}[dtype] + name
 
 
 class BlasProduct(NamedTuple):
@@ -421,7 +465,7 @@ class BlasProduct(NamedTuple):
 
     @property
     def symbols(self) -> dict[str, int]:
-        name = _full_name(self.dtype, "gemm")
+        name = full_name(self.dtype, "gemm")
         return {name: routine(name)}
 
     def text(self, name: str) -> str:
@@ -451,19 +495,22 @@ class BlasProduct(NamedTuple):
 
 
 class LapackCholesky(NamedTuple):
-    """As Cholesky, of any size."""
+    """As Cholesky, of any size, and of complex numbers; there the width counts their parts."""
 
     dtype: str
     width: int
 
     @property
     def symbols(self) -> dict[str, int]:
-        name = _full_name(self.dtype, "potrf")
+        name = full_name(self.dtype, "potrf")
         return {name: routine(name)}
 
     def text(self, name: str) -> str:
-        e = _Matrices(self.dtype, self.width, 3)
-        b, memory, size, scalar = e.b, e.memory, e.size, e.scalar
+        # Copied and filled by parts of numbers.
+        real, of_each = COMPLEX.get(self.dtype, self.dtype), 1 + (self.dtype in COMPLEX)
+        e = _Matrices(real, self.width, 3)
+        b, memory, part, scalar = e.b, e.memory, e.size, e.scalar
+        size = part * of_each
         n = Numbers(b).one()
         source, target = pointers(b, 2)
         potrf = _Routine(b, self.dtype, "potrf")
@@ -481,20 +528,24 @@ class LapackCholesky(NamedTuple):
             # Some libraries let a NaN pass; it reaches the last pivot.
             end = e.load(b.offset(out, last))
             failed = b.emit(f"or i1 {failed}, {b.fcmp('uno', scalar, end, end)}")
-            one = b.emit(f"select i1 {failed}, {scalar} {b.const(scalar, float('nan'))}, "
-                         f"{scalar} {b.const(scalar, 0)}")  # fmt: skip
-            other = b.splat(e.t, one)
+            nan, zero = number(scalar, float("nan")), number(scalar, 0)
+            # NaN in the real parts
+            lanes = [nan if i % of_each == 0 else zero for i in range(self.width)]
+            many = "<" + ", ".join(f"{scalar} {x}" for x in lanes) + ">"
+            other = b.emit(f"select i1 {failed}, {e.t} {many}, {e.t} zeroinitializer")
+            columns = b.emit(f"mul i64 {n}, {of_each}")
             with e.loop(1, "0", n) as i:
                 row = _at(b, out, i, row_bytes)
-                first = b.emit(f"select i1 {failed}, i64 0, i64 {_plus(b, i, 1)}")
-                with e.loop(2, first, n, self.width) as j:
-                    mask = memory.mask(b.emit(f"sub i64 {n}, {j}"))
-                    memory.store(other, _at(b, row, j, size), mask)
+                above = b.emit(f"mul i64 {_plus(b, i, 1)}, {of_each}")
+                first = b.emit(f"select i1 {failed}, i64 0, i64 {above}")
+                with e.loop(2, first, columns, self.width) as j:
+                    mask = memory.mask(b.emit(f"sub i64 {columns}, {j}"))
+                    memory.store(other, _at(b, row, j, part), mask)
         return finished(b, name)
 
 
 class LapackSolve(NamedTuple):
-    """op(a) x = b or x op(a) = b of any size, with b in x already.
+    """op(a) x = b or x op(a) = b of any size, with b in x already; op is a letter as BLAS has it.
 
     Pointers: a, x. Domain: systems. Descriptor: rows of a, systems' other size.
     """
@@ -502,12 +553,12 @@ class LapackSolve(NamedTuple):
     dtype: str
     left: bool
     lower: bool
-    transposed: bool
+    op: str
     unit: bool
 
     @property
     def symbols(self) -> dict[str, int]:
-        name = _full_name(self.dtype, "trsm")
+        name = full_name(self.dtype, "trsm")
         return {name: routine(name)}
 
     def text(self, name: str) -> str:
@@ -519,11 +570,11 @@ class LapackSolve(NamedTuple):
         # In Fortran's order all matrices are transposed, so the sides change places.
         side = trsm.letter("R" if self.left else "L")
         uplo = trsm.letter("U" if self.lower else "L")
-        trans = trsm.letter("T" if self.transposed else "N")
+        trans = trsm.letter(self.op)
         diag = trsm.letter("U" if self.unit else "N")
         order, other = trsm.integer(n), trsm.integer(k)
         one = b.emit(f"alloca {e.scalar}")
-        e.store(b.const(e.scalar, 1), one)
+        e.store(_one(self.dtype), one)
         rows, columns = (other, order) if self.left else (order, other)
         a_bytes = b.emit(f"mul i64 {n}, {b.emit(f'mul i64 {n}, {size}')}")
         x_bytes = b.emit(f"mul i64 {n}, {b.emit(f'mul i64 {k}, {size}')}")
@@ -544,7 +595,7 @@ class LapackLu(NamedTuple):
 
     @property
     def symbols(self) -> dict[str, int]:
-        name = _full_name(self.dtype, "getrf")
+        name = full_name(self.dtype, "getrf")
         return {name: routine(name)}
 
     def text(self, name: str) -> str:
