@@ -468,6 +468,8 @@ class Lowering:
             kind, dtype, (v, _), strides = accesses[a]
             if kind != STORE or isinstance(v, Scratch):
                 continue
+            if any(n > 1 and not s for n, s in zip(self.g.domain, strides, strict=True)):
+                continue  # known once for many elements, at each of which the input is read again
             allowed = []
             for n, root in enumerate(inputs):
                 reads = [x for x in accesses if x[0] == LOAD and x[2][0] is root]

@@ -464,6 +464,20 @@ def test_what_is_computed_again_may_also_be_an_output() -> None:
     same(with_iota, drawn(600, 500), tolerance=1e-4)
 
 
+def test_a_number_beside_an_array_is_not_written_over_what_the_array_still_reads() -> None:
+    def fun(a: Any, b: Any) -> Any:
+        i = mnp.exp(mnp.clip(a, -5, 5))
+        return mnp.maximum(b[:, ::-1], a), mnp.maximum(b, i), lax.cumsum(mnp.sin(a)[None]) * 2
+
+    same(fun, drawn(), drawn(17, 5))
+
+    def rows(a: Any, b: Any) -> Any:
+        i = mnp.exp(a)
+        return mnp.maximum(b, i[:, None]).sum(1), mnp.sort(mnp.sin(a))
+
+    same(rows, drawn(17), drawn(17, 5))
+
+
 # -- code that no program has any more -----------------------------------------------------------
 
 
