@@ -111,6 +111,7 @@ def sizes_of(call: Call) -> Sizes:
 class _DeviceLowering(Lowering):
     across = False
     tiled = False
+    past = False
 
     def _width(self, nodes: list[Node], costs: list[float], sums: bool) -> int:
         return 1

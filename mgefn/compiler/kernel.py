@@ -45,6 +45,7 @@ class Access(NamedTuple):
     dtype: str
     inner: str
     varies: bool  # within the row
+    past: bool = False  # is it written past the caches?
 
 
 class Node(NamedTuple):

@@ -8,6 +8,7 @@ go into the call; the kernel keeps what decides the code.
 from __future__ import annotations
 
 import math
+import platform
 from collections.abc import Sequence
 from typing import Any
 
@@ -45,6 +46,8 @@ BAKED = (0, 1, -1)  # literals that are part of the code
 TILES_FROM = 1 << 14  # elements from which rows are taken in tiles
 FAR = 256  # bytes between neighbours of a row that lie in lines of their own
 MANY = 64  # rows from which short ones run in vectors across rows
+PAST = 1 << 22  # bytes of a result from which it is written past the caches, if little is computed
+PAST_ROW = 256  # least elements of a row for that
 PIECE_ELEMENTS = 1 << 14  # least length of a piece of a divided row
 
 
@@ -113,6 +116,8 @@ class Lowering:
 
     across = True  # may vectors run across short rows?
     tiled = True  # may rows be taken in tiles?
+    # May results be written past the caches?
+    past = platform.machine().lower() in ("x86_64", "amd64")
 
     def __init__(self, fusion: Fusion, group: Group, vector_bytes: int):
         self.fusion = fusion
@@ -247,7 +252,8 @@ class Lowering:
             for i, a in enumerate(accesses)
             if a[0] != INDEX
         )
-        nanoseconds = max(vectors * work * 0.5, moved / 12.0)
+        arithmetic, traffic = vectors * work * 0.5, moved / 12.0
+        nanoseconds = max(arithmetic, traffic)
         if layout != ACROSS:
             nanoseconds += rows * 2.0
         calls: list[Call] = []
@@ -314,7 +320,19 @@ class Lowering:
             moves = any(inner_steps[:1] if layout == ACROSS else inner_steps)
             varies = moves and not (len(inner) == 1 and inner[0][0] == 1)
             varies |= masked.get(i, False)
-            described.append(Access(kind, dtype, stride, varies or (kind != STORE and moves)))
+            past = (
+                self.past
+                and traffic >= 2 * arithmetic
+                and kind == STORE
+                and stride == UNIT
+                and layout in (FLAT, ROWS)
+                and inner[-1][0] >= PAST_ROW
+                and width * itemsize(dtype) >= 16
+                and where[0].__class__ is Var
+                and where[0].aval.nbytes >= PAST
+                and not any(a[1] in COMPLEX for a in accesses)
+            )
+            described.append(Access(kind, dtype, stride, varies or (kind != STORE and moves), past))
             numbers += outer_steps
             numbers += inner_steps if stride == STRIDED else inner_steps[:-1]
             if kind == INDEX:

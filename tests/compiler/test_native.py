@@ -17,7 +17,7 @@ import pytest
 import mgefn
 import mgefn.numpy as mnp
 from mgefn import lax, nn
-from mgefn.compiler import fusion, native, runtime
+from mgefn.compiler import fusion, lowering, native, runtime
 from mgefn.compiler.codegen import engine
 from mgefn.config import config
 from mgefn.scipy import special
@@ -476,6 +476,43 @@ def test_a_number_beside_an_array_is_not_written_over_what_the_array_still_reads
         return mnp.maximum(b, i[:, None]).sum(1), mnp.sort(mnp.sin(a))
 
     same(rows, drawn(17), drawn(17, 5))
+
+
+# -- results written past the caches --------------------------------------------------------------
+
+
+@pytest.mark.skipif(not lowering.Lowering.past, reason="only code for x86 writes past the caches")
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int32", "int8", "bool"])
+@pytest.mark.parametrize("shape", [(1,), (257,), (100_003,), (33, 1001), (7, 64, 65), (5, 3)])
+def test_results_written_past_the_caches(
+    shape: tuple[int, ...], dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lowering, "PAST", 1)
+    monkeypatch.setattr(lowering, "PAST_ROW", 1)
+
+    def fun(x: Any) -> Any:
+        y = ~x if dtype == "bool" else x + x
+        return y, x.astype("float64") * 3, x == 0, mnp.sum(x.astype("float32"), -1) * 2
+
+    def row(x: Any) -> Any:
+        y = x.astype("float32")
+        return y * 2 / (1 + mnp.abs(y).max(-1, keepdims=True)), y.sum()
+
+    x = mnp.asarray(RNG.normal(size=shape) * 3).astype(dtype)
+    same(fun, x)
+    same(row, x)
+    bits = [np.asarray(mgefn.jit(row)(x)[1]).tobytes() for _ in range(3)]
+    assert len(set(bits)) == 1  # wherever the memory begins
+
+
+@pytest.mark.skipif(not lowering.Lowering.past, reason="only code for x86 writes past the caches")
+def test_only_large_results_of_little_arithmetic_are_written_past_the_caches() -> None:
+    def code(fun: Callable[[Any], Any], n: int) -> str:
+        return mgefn.jit(fun).lower(drawn(n)).compile().as_text("asm")
+
+    assert "movnt" in code(lambda x: x * 2 + 1, 1 << 20)
+    assert "movnt" not in code(lambda x: x * 2 + 1, 1 << 19)
+    assert "movnt" not in code(lambda x: special.gammaln(x) + x, 1 << 20)
 
 
 # -- code that no program has any more -----------------------------------------------------------

@@ -88,7 +88,9 @@ def test_what_reads_a_padded_array(name: str, shape: tuple[int, int]) -> None:
 @pytest.mark.parametrize(
     "dtype", ["float64", "float16", "int32", "uint8", "bool", "complex64", "complex128"]
 )
-@pytest.mark.parametrize("name", ["elementwise", "cropped", "a view of it", "of one column"])
+@pytest.mark.parametrize(
+    "name", ["elementwise", "cropped", "a view of it", "of one column", "repeated along a row"]
+)
 def test_every_dtype(name: str, dtype: str) -> None:
     def fun(x: Any) -> Any:
         y = FUNCTIONS[name](x)

@@ -233,6 +233,10 @@ class Builder:
         tail = f", align {align}" if align else ""
         self.do(f"store {ty} {x}, ptr {pointer}{tail}")
 
+    def store_past(self, ty: str, x: str, pointer: str, align: int) -> None:
+        """A store past the caches, to memory that is aligned."""
+        self.do(f"store {ty} {x}, ptr {pointer}, align {align}, !nontemporal !2")
+
     # -- control --------------------------------------------------------------------------------
 
     def label(self, hint: str = "b") -> str:
@@ -271,7 +275,9 @@ class Builder:
         return name
 
 
-# What cond_br's weights refer to; stands at the end of every module's text.
+# What cond_br's weights and stores past the caches refer to; stands at the end of every module's
+# text.
 METADATA = (
     '!0 = !{!"branch_weights", i32 2000, i32 1}\n!1 = !{!"branch_weights", i32 1, i32 2000}\n'
+    "!2 = !{i32 1}\n"
 )

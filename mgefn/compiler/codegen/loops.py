@@ -208,6 +208,9 @@ class Loops:
                 else:
                     self.row_size = self.inner_sizes[-1]
                 self._row(indices if k.outer else [], i, counters, linear)
+        if any(a.past for a in k.accesses):
+            b.module.declare("llvm.x86.sse.sfence", "void", [])
+            b.do("call void @llvm.x86.sse.sfence()")  # for others to see what was written
         b.do("ret void")
         b.function(name, "void", ARGUMENTS, ATTRIBUTES)
 
@@ -235,8 +238,11 @@ class Loops:
         b.place(done)
 
     @contextmanager
-    def _vectors_of(self, size: str) -> Iterator[tuple[str, str]]:
-        """A loop over `size` elements in vectors: the first element's number, and the mask."""
+    def _vectors_of(self, size: str, first: str = "0") -> Iterator[tuple[str, str]]:
+        """A loop over `size` elements in vectors: the first element's number, and the mask.
+
+        first: where the first vector begins; less than 0, its first elements are masked.
+        """
         b, w = self.b, self.k.width
         entry, head, body, done = b.block, b.label("vector"), b.label("body"), b.label("end")
         b.br(head)
@@ -245,15 +251,15 @@ class Loops:
         at = len(b.lines)  # the phi is written when the last block of the body is known
         b.cond_br(b.icmp("slt", "i64", j, size), body, done)
         b.place(body)
-        yield j, self._mask(size, j)
+        yield j, self._mask(size, j, first)
         following = b.emit(f"add i64 {j}, {w}")
         latch = b.block
         b.br(head)
-        b.lines.insert(at, f"  {j} = phi i64 [ 0, %{entry} ], [ {following}, %{latch} ]")
+        b.lines.insert(at, f"  {j} = phi i64 [ {first}, %{entry} ], [ {following}, %{latch} ]")
         b.place(done)
 
-    def _mask(self, size: str, j: str) -> str:
-        """The lanes of a vector at j that lie below size."""
+    def _mask(self, size: str, j: str, first: str = "0") -> str:
+        """The lanes of a vector at j that lie below size, and not below 0."""
         b, w = self.b, self.k.width
         left = b.emit(f"sub i64 {size}, {j}")
         left = b.emit(f"trunc i64 {b.call_intrinsic('smin', 'i64', left, str(w))} to i32")
@@ -261,6 +267,10 @@ class Loops:
         mask = b.icmp("ult", f"<{w} x i32>", lanes, b.splat(f"<{w} x i32>", left))
         if any(a.dtype in COMPLEX for a in self.k.accesses):
             twice(b, w, mask, left)
+        if first != "0":
+            before = b.call_intrinsic("smax", "i64", b.emit(f"sub i64 0, {j}"), "0")
+            before = b.splat(f"<{w} x i32>", b.emit(f"trunc i64 {before} to i32"))
+            mask = self._all_of([mask, b.icmp("uge", f"<{w} x i32>", lanes, before)], w)
         return mask
 
     def _read_descriptor(self) -> tuple[list[str], str]:
@@ -418,7 +428,8 @@ class Loops:
         # There may be no memory: what the stack holds is read in its place.
         inside = self._all_of([self.scalars[i] for i in node.ins[1:]], 1)
         x = self._element(node.dtype, b.select("ptr", inside, pointer, self.nowhere))
-        return b.select(ty(node.dtype, 1), inside, x, self.scalars[node.ins[0]])
+        t = ty(node.dtype, 1)  # of complex numbers a vector
+        return b.emit(f"select i1 {inside}, {t} {x}, {t} {self.scalars[node.ins[0]]}")
 
     def _element(self, dtype: str, pointer: str) -> str:
         b = self.b
@@ -530,7 +541,14 @@ class Loops:
                     base = self._moved(a, base, step)
             bases[i] = base
         size = self.row_size
-        with self._vectors_of(size) as (j, mask):
+        # A sum takes the elements in the order of memory, wherever that begins.
+        ahead = [] if reductions or sums else [a for _, a in stores if k.accesses[a].past]
+        first = self._align(ahead, bases) if ahead else "0"
+        with self._vectors_of(size, first) as (j, mask):
+            whole = ""
+            if ahead:
+                end = b.icmp("sle", "i64", b.emit(f"add i64 {j}, {w}"), size)
+                whole = b.emit(f"and i1 {b.icmp('sge', 'i64', j, '0')}, {end}")
             env = dict(splats)
             kept = {n: a for n, a in k.keeps if k.nodes[n].stage < stage}
             for i in needed:
@@ -542,7 +560,10 @@ class Loops:
                 else:
                     env[i] = self._value(node, env, bases, j, mask)
             for n, a in stores:
-                self._store(env[n], a, bases, j, mask)
+                if a in ahead:
+                    self._store_past(env[n], a, bases, j, mask, whole)
+                else:
+                    self._store(env[n], a, bases, j, mask)
             for kind, n, a in sums:
                 dtype = k.accesses[a].dtype
                 old = self._load(a, bases, j, mask, dtype)
@@ -728,6 +749,46 @@ class Loops:
             if t != "i64":
                 lanes = b.cast("trunc", lanes, f"<{w} x i64>", f"<{w} x {t}>")
         return b.emit(f"add <{w} x {t}> {start}, {lanes}")
+
+    def _bytes_of(self, access: int) -> int:
+        """Of a vector in memory, at most a line of the cache."""
+        return min(64, self.k.width * itemsize(self.k.accesses[access].dtype))
+
+    def _align(self, accesses: list[int], bases: dict[int, str]) -> str:
+        """Where vectors begin for the memory of the first of these to be aligned: 0 or before.
+
+        Makes `self.aligned`, which says of each whether it is then.
+        """
+        b, first = self.b, accesses[0]
+        starts = {a: b.emit(f"ptrtoint ptr {bases[a]} to i64") for a in accesses}
+        over = b.emit(f"and i64 {starts[first]}, {self._bytes_of(first) - 1}")
+        elements = b.emit(f"sdiv i64 {over}, {itemsize(self.k.accesses[first].dtype)}")
+        begin = b.emit(f"sub i64 0, {elements}")
+        self.aligned = {}
+        for a, start in starts.items():
+            moved = b.emit(f"mul i64 {begin}, {itemsize(self.k.accesses[a].dtype)}")
+            at = b.emit(f"add i64 {start}, {moved}")
+            self.aligned[a] = b.icmp(
+                "eq", "i64", b.emit(f"and i64 {at}, {self._bytes_of(a) - 1}"), "0"
+            )
+        return begin
+
+    def _store_past(
+        self, x: str, access: int, bases: dict[int, str], j: str, mask: str, whole: str
+    ) -> None:
+        """A store past the caches where the vector is whole and its memory aligned."""
+        b, w, dtype = self.b, self.k.width, self.k.accesses[access].dtype
+        past, masked, done = b.label("past"), b.label("masked"), b.label("stored")
+        b.cond_br(b.emit(f"and i1 {whole}, {self.aligned[access]}"), past, masked)
+        b.place(past)
+        pointer = self._address(access, bases, j)
+        stored_as = stored(dtype, w)
+        b.store_past(stored_as, to_memory(b, dtype, w, x), pointer, self._bytes_of(access))
+        b.br(done)
+        b.place(masked)
+        self._store(x, access, bases, j, mask)
+        b.br(done)
+        b.place(done)
 
     def _index(self, node: Any, bases: dict[int, str], j: str) -> str:
         """The positions of a vector along the axis that the access counts."""
