@@ -29,6 +29,7 @@ TILED = "tiled"  # rows in tiles, where some memory is walked down its columns: 
 
 MOST_ACROSS = 8  # elements of a row that vectors run across
 TILE = 16  # rows: as many float32 as a line of the cache holds
+BAND = 4 * TILE  # rows of tiles that are done together, as what is walked down lies far apart
 
 # What an access is.
 LOAD, STORE, INDEX, KEEP, GATHERED = "load", "store", "index", "keep", "gathered"
@@ -46,6 +47,7 @@ class Access(NamedTuple):
     inner: str
     varies: bool  # within the row
     past: bool = False  # is it written past the caches?
+    turned: bool = False  # of TILED: do the elements of a column lie side by side?
 
 
 class Node(NamedTuple):

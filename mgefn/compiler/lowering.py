@@ -16,6 +16,7 @@ from mgefn.compiler.codegen.values import COMPLEX, alignment, held, itemsize, na
 from mgefn.compiler.fusion import Fusion, Group, Term, contiguous
 from mgefn.compiler.kernel import (
     ACROSS,
+    BAND,
     FLAT,
     GATHERED,
     INDEX,
@@ -332,7 +333,16 @@ class Lowering:
                 and where[0].aval.nbytes >= PAST
                 and not any(a[1] in COMPLEX for a in accesses)
             )
-            described.append(Access(kind, dtype, stride, varies or (kind != STORE and moves), past))
+            turned = (
+                layout == TILED
+                and kind == LOAD
+                and stride == STRIDED
+                and outer_steps == [size]
+                and i not in masked
+                and dtype not in COMPLEX
+            )
+            varies |= kind != STORE and moves
+            described.append(Access(kind, dtype, stride, varies, past, turned))
             numbers += outer_steps
             numbers += inner_steps if stride == STRIDED else inner_steps[:-1]
             if kind == INDEX:
@@ -375,7 +385,7 @@ class Lowering:
             count = -(-row_size // piece)
             return count, chunk_of(count, nanoseconds), piece
         most = MOST_PARTIALS if sums or keeps else MOST_CHUNKS
-        unit = TILE if layout == TILED else self._unit()
+        unit = BAND if layout == TILED else self._unit()
         return rows, chunk_of(rows, nanoseconds, most, unit), 0
 
     def _unit(self) -> int:

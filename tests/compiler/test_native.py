@@ -8,6 +8,7 @@ import ctypes
 import gc
 import itertools
 import sys
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -537,17 +538,19 @@ def test_kernels_that_no_program_has_are_unloaded(monkeypatch: pytest.MonkeyPatc
     first = chain(("sin", "sinh", "sin", "cosh"))
     kept = mgefn.jit(first)
     want = np.asarray(kept(x))
-    loaded, made = len(native._cells), native.compilations()
+    before = set(native._cells)
+    made: dict[Any, Any] = {}
     for names in itertools.islice(itertools.product(operations, repeat=5), 60):
-        np.testing.assert_allclose(mgefn.jit(chain(names))(x), chain(names)(x), rtol=1e-5)
+        np.testing.assert_allclose(mgefn.jit(chain(names))(x), chain(names)(x), 1e-4, 1e-5)
+        made |= {k: weakref.ref(c) for k, c in native._cells.items() if k not in before}
     gc.collect()
     mgefn.compilation_barrier()
-    assert native.compilations() - made >= 55
-    assert len(native._cells) <= loaded + 8
+    assert len(made) >= 50
+    assert sum(cell() is not None for cell in made.values()) <= 8
     np.testing.assert_array_equal(kept(x), want)
     # One that was unloaded comes back.
     names = next(itertools.product(operations, repeat=5))
-    np.testing.assert_allclose(mgefn.jit(chain(names))(x), chain(names)(x), rtol=1e-5)
+    np.testing.assert_allclose(mgefn.jit(chain(names))(x), chain(names)(x), 1e-4, 1e-5)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the system's list of mappings is Linux's")

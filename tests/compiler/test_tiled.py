@@ -26,15 +26,14 @@ PROGRAMS: dict[str, Callable[[Any, Any], Any]] = {
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_the_same_as_numpy(name: str, shape: tuple[int, int]) -> None:
     f, rng = PROGRAMS[name], np.random.default_rng(0)
-    for dtype in (np.float32, np.float64, np.int32, mnp.bfloat16):
+    for dtype in (np.float32, np.float64, np.int32, np.int8, mnp.bfloat16, np.complex64):
         x, y = (np.asarray(rng.normal(0, 3, s)).astype(dtype) for s in (shape, shape[::-1]))
         got, want = (mgefn.jit(f, backend=backend)(x, y) for backend in ("llvm", "numpy"))
         for a, b in zip(mgefn.tree.leaves(got), mgefn.tree.leaves(want), strict=True):
             assert a.dtype == b.dtype
             limit = 1e-2 if dtype is mnp.bfloat16 else 1e-6
-            np.testing.assert_allclose(
-                np.asarray(a, "float64"), np.asarray(b, "float64"), limit, 1e-5
-            )
+            wide = "complex128" if dtype is np.complex64 else "float64"
+            np.testing.assert_allclose(np.asarray(a, wide), np.asarray(b, wide), limit, 1e-5)
 
 
 def test_which_programs_run_in_tiles() -> None:

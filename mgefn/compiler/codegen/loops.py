@@ -623,7 +623,7 @@ class Loops:
             parted(b, dtype, w, x, kept=True)
         elif a.inner == UNIT:
             pointer = self._address(access, bases, j)
-            name = f"llvm.masked.load.{_suffix(t)}.p0"
+            name = f"llvm.masked.load.{suffix_of(t)}.p0"
             b.module.declare(name, t, ["ptr", "i32 immarg", f"<{w} x i1>", t])
             x = b.emit(
                 f"call {t} @{name}(ptr {pointer}, i32 {itemsize(dtype)}, <{w} x i1> {mask}, "
@@ -631,7 +631,7 @@ class Loops:
             )
         else:
             pointers = self._pointers(access, bases, j)
-            name = f"llvm.masked.gather.{_suffix(t)}.v{w}p0"
+            name = f"llvm.masked.gather.{suffix_of(t)}.v{w}p0"
             b.module.declare(name, t, [f"<{w} x ptr>", "i32 immarg", f"<{w} x i1>", t])
             x = b.emit(
                 f"call {t} @{name}(<{w} x ptr> {pointers}, i32 {itemsize(dtype)}, "
@@ -681,7 +681,7 @@ class Loops:
         b, w = self.b, self.k.width
         t = ty(dtype, w)
         if self.k.accesses[access].inner == UNIT:
-            return self._address(access, bases, j), f"{_suffix(t)}.p0", t, twice(b, w, mask), 1
+            return self._address(access, bases, j), f"{suffix_of(t)}.p0", t, twice(b, w, mask), 1
         pointers = self._pointers(access, bases, j)
         if dtype == "complex64":  # as one number of 64 bits
             return pointers, f"v{w}i64.v{w}p0", f"<{w} x i64>", mask, w
@@ -691,7 +691,7 @@ class Loops:
         )
         steps = ", ".join(f"i64 {i % 2 * itemsize(COMPLEX[dtype])}" for i in range(2 * w))
         pairs = b.emit(f"getelementptr i8, <{2 * w} x ptr> {pairs}, <{2 * w} x i64> <{steps}>")
-        return pairs, f"{_suffix(t)}.v{2 * w}p0", t, twice(b, w, mask), 2 * w
+        return pairs, f"{suffix_of(t)}.v{2 * w}p0", t, twice(b, w, mask), 2 * w
 
     def _pointers(self, access: int, bases: dict[int, str], j: str) -> str:
         """The addresses of a vector with a stride."""
@@ -708,7 +708,7 @@ class Loops:
         x = to_memory(b, a.dtype, w, x)
         if a.inner == UNIT:
             pointer = self._address(access, bases, j)
-            name = f"llvm.masked.store.{_suffix(t)}.p0"
+            name = f"llvm.masked.store.{suffix_of(t)}.p0"
             b.module.declare(name, "void", [t, "ptr", "i32 immarg", f"<{w} x i1>"])
             b.do(
                 f"call void @{name}({t} {x}, ptr {pointer}, i32 {itemsize(a.dtype)}, "
@@ -716,7 +716,7 @@ class Loops:
             )
             return
         pointers = self._pointers(access, bases, j)
-        name = f"llvm.masked.scatter.{_suffix(t)}.v{w}p0"
+        name = f"llvm.masked.scatter.{suffix_of(t)}.v{w}p0"
         b.module.declare(name, "void", [t, f"<{w} x ptr>", "i32 immarg", f"<{w} x i1>"])
         b.do(
             f"call void @{name}({t} {x}, <{w} x ptr> {pointers}, i32 {itemsize(a.dtype)}, "
@@ -798,7 +798,7 @@ class Loops:
         return self._as_number(self._positions(i, bases, j, "i64"), node.dtype, w)
 
 
-def _suffix(t: str) -> str:
+def suffix_of(t: str) -> str:
     """A vector type in an intrinsic's name."""
     count, scalar = t[1:-1].split(" x ")
     return f"v{count}" + {"float": "f32", "double": "f64"}.get(scalar, scalar)
