@@ -11,60 +11,28 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from mgefn.backends.llvm_kernels import elementwise as ew
 from mgefn.backends.numpy_kernels.shaping import places_of_padding
+from mgefn.backends.ptx_convolution import convolution
+from mgefn.backends.ptx_copies import BITS, copied
+from mgefn.backends.ptx_loops import scan, while_
 from mgefn.compiler.codegen.ptx import THREADS
 from mgefn.compiler.codegen.ptx_indexing import GatherCopy, ScatterAtomic
 from mgefn.compiler.codegen.values import ALL, FLOATS, HALVES, INTEGERS, itemsize
 from mgefn.compiler.fusion import contiguous
 from mgefn.compiler.gpu_launch import Launch
-from mgefn.compiler.gpu_lowering import DEVICE_ROWS, MOST_BLOCKS, planned
-from mgefn.compiler.kernel import (
-    LOAD,
-    ROWS,
-    STORE,
-    STRIDED,
-    UNIT,
-    ZERO,
-    Access,
-    Kernel,
-    Node,
-)
-from mgefn.compiler.lowering import collapsed
+from mgefn.compiler.gpu_lowering import DEVICE_ROWS, MOST_BLOCKS
 from mgefn.compiler.native import dtype_name
-from mgefn.compiler.steps import Call, Fixed, Lowered, NativeStep, Place, Scratch, Spot, roots_of
+from mgefn.compiler.steps import Fixed, Lowered, NativeStep, Place, Scratch, Spot, roots_of
+from mgefn.control import loops
+from mgefn.control import scan as scan_
 from mgefn.core.jaxpr import Eqn
+from mgefn.ops import convolution as v
 from mgefn.ops import indexing as i
 from mgefn.ops import shaping as s
 from mgefn.ops.indexing.gather import CLIP, FILL, window_sizes
 
 WIDE = 1 << 31  # elements from which numbers of them need 64 bits
 MOST_JOINED = 8  # arrays that are joined by a launch for each
-_BITS = {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64"}  # what is moved as what, by its bytes
-
-
-def copied(shape: Sequence[int], strides: Sequence[int], source: Spot, dtype: str, target: Spot,
-           as_dtype: str, target_strides: Sequence[int] | None = None) -> Launch:  # fmt: skip
-    """The launch that makes a copy, in another dtype if need be; contiguous if nothing is said."""
-    if target_strides is None:
-        target_strides = contiguous(shape, itemsize(as_dtype))
-    steps = [list(strides), list(target_strides)]
-    loops = collapsed(shape, steps, range(len(shape))) or [(1, [0, 0])]
-    *outer, (row, inner) = loops
-    accesses, numbers = [], [n for n, _ in outer[1:]] + [row]
-    for k, (kind, name) in enumerate(((LOAD, dtype), (STORE, as_dtype))):
-        last = inner[k]
-        how = ZERO if last == 0 else UNIT if last == itemsize(name) else STRIDED
-        accesses.append(Access(kind, name, how, True))
-        numbers += [s[k] for _, s in outer]
-        numbers += [last] if how == STRIDED else []
-    load = Node("load", dtype, (), 0, True, 0)
-    out = Node("apply", as_dtype, (0,), (ew.convert_element_type, ()), True, 0)
-    kernel = Kernel(
-        ROWS, len(outer), 1, 1, tuple(accesses), (load, out), ((1, 1),), (), (), False, 0
-    )
-    rows = math.prod(n for n, _ in outer)
-    return planned(Call(kernel, (source, target), (*numbers, max(rows, 1)), rows, 0))
 
 
 def _moved(eqn: Eqn, code: list[Launch], places: Sequence[Place]) -> NativeStep:
@@ -78,7 +46,7 @@ def _moved(eqn: Eqn, code: list[Launch], places: Sequence[Place]) -> NativeStep:
 def _reshape(eqn: Eqn, places: Sequence[Place]) -> NativeStep | None:
     """Elements in row-major order, wherever they lie; a copy is one too."""
     (x,), (out,), (at,) = eqn.inputs, eqn.out_binders, places
-    bits = _BITS.get(x.aval.dtype.itemsize)
+    bits = BITS.get(x.aval.dtype.itemsize)
     if bits is None:
         return None
     source = at.root, at.offset
@@ -87,7 +55,7 @@ def _reshape(eqn: Eqn, places: Sequence[Place]) -> NativeStep | None:
 
 def _concatenate(eqn: Eqn, places: Sequence[Place]) -> NativeStep | None:
     (out,), d = eqn.out_binders, eqn.params["dimension"]
-    bits = _BITS.get(out.aval.dtype.itemsize)
+    bits = BITS.get(out.aval.dtype.itemsize)
     if bits is None or len(places) > MOST_JOINED:
         return None
     strides = contiguous(out.aval.shape, itemsize(bits))
@@ -102,7 +70,7 @@ def _concatenate(eqn: Eqn, places: Sequence[Place]) -> NativeStep | None:
 
 def _pad(eqn: Eqn, places: Sequence[Place]) -> NativeStep | None:
     (x, _), (out,), (at, value) = eqn.inputs, eqn.out_binders, places
-    bits = _BITS.get(out.aval.dtype.itemsize)
+    bits = BITS.get(out.aval.dtype.itemsize)
     if bits is None:
         return None
     shape, source, target = places_of_padding(x.aval.shape, eqn.params["padding_config"])
@@ -233,6 +201,9 @@ ROWS_OF_PTX = {
     i.scatter_add_p: Lowered(_scatter("sum"), dense=False),
     i.scatter_min_p: Lowered(_scatter("min"), dense=False),
     i.scatter_max_p: Lowered(_scatter("max"), dense=False),
+    v.conv_general_dilated_p: convolution,
+    scan_.scan_p: scan,
+    loops.while_p: while_,
 }
 
 DEVICE_ROWS.update(ROWS_OF_PTX)

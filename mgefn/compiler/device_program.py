@@ -10,6 +10,10 @@ Launches in a row may become a CUDA graph. A graph reads and writes the addresse
 with, so it belongs to a frame: a slab, copies of what comes from outside, and memory for what
 leaves. A frame serves one stream, and one call at a time while that queues its work.
 
+An argument that is a transposed, reversed or broadcast view is copied into C order for a kernel
+that reads it, until calls come again with the same layouts: then a program is made whose kernels
+read it where it lies (device_layouts.py).
+
 Constants, literals and the numbers of launches are copied to the device once, when the program is
 made. A call starts the work in order and does not wait for it.
 """
@@ -27,6 +31,7 @@ import numpy as np
 from mgefn import forks
 from mgefn.compiler import arena
 from mgefn.compiler.codegen.nvptx import ptx_of
+from mgefn.compiler.device_layouts import Layout, layout_of, with_layouts
 from mgefn.compiler.gpu_launch import Loaded, text_of, why_unavailable
 from mgefn.compiler.gpu_lowering import DeviceStep, with_device_steps
 from mgefn.compiler.passes import optimized
@@ -49,6 +54,8 @@ LEAST_SAVED = 4  # launches that a graph must save
 BYTES_A_LAUNCH = 1 << 20  # that the device copies in the time of a launch
 MOST_HELD = 1 << 26  # bytes of a slab that a frame keeps between calls
 MOST_FRAMES = 4  # of a program: one for each stream that calls it
+COPIED_BEFORE = 2  # calls with layouts before a program is made for them
+MOST_LAYOUTS = 4  # programs for layouts of one program's arguments
 PER_THREAD = 2  # CUDA's handle of the default stream of a thread
 
 _U8, _U16 = np.dtype(np.uint8), np.dtype(np.uint16)
@@ -225,7 +232,7 @@ class _Run:
         inside = self.steps[: self.captured]
         with memory_named("cuda graph", program.device):
             for i in self.inputs:
-                _write(frame.held[i], env[i])
+                write(frame.held[i], env[i])
             graph = frame.graphs.get(self.number)
             if graph is None:
                 graph = self._captured(frame)
@@ -268,7 +275,7 @@ class _Run:
             return None
 
 
-def _write(target: Any, source: Any) -> None:
+def write(target: Any, source: Any) -> None:
     """Elements into memory that is there, in C order."""
     if target.dtype.kind == "V":  # bfloat16, as bits
         target, source = target.view(_U16), source.view(_U16)
@@ -278,16 +285,19 @@ def _write(target: Any, source: Any) -> None:
 class DeviceProgram:
     """A jaxpr made ready for one device; `run` takes and gives CuPy's arrays.
 
+    Args:
+        quiet: is it not told that a driver refuses kernels? Others that run instead tell it.
     Attributes:
         plain: the optimized program; `closed`: the same with our kernels' steps.
         no_kernels: why it has none of our kernels, where that is so for the whole program.
         slab_bytes: of the memory plan.
         fixed: by place, what each call finds there: constants, literals, and Nones.
+        programs: for arguments that are views, by their layouts.
     """
 
-    def __init__(self, closed: ClosedJaxpr, device: Device):
+    def __init__(self, closed: ClosedJaxpr, device: Device, quiet: bool = False):
         self.plain = self.closed = optimized(closed)
-        self.device = device
+        self.device, self.quiet = device, quiet
         self.no_kernels: str | None = None
         self._loaded: dict[int, list[Loaded]] = {}  # by the identity of the step
         with on(device):
@@ -305,6 +315,8 @@ class DeviceProgram:
         self._lock = forks.lock()
         self._frames: dict[Any, _Frame] = {}  # idle ones by their stream, the latest last
         self._busy: set[Any] = set()  # streams whose frame a call has
+        self._times: dict[tuple[Layout | None, ...], int] = {}  # calls by layouts
+        self.programs: dict[tuple[Layout | None, ...], DeviceProgram] = {}  # for these
 
     def _with_kernels(self, closed: ClosedJaxpr) -> ClosedJaxpr:
         """The program with its kernels loaded, and equations where the driver takes none."""
@@ -322,7 +334,7 @@ class DeviceProgram:
             except (MgefnError, RuntimeError) as e:
                 failed.append((step.label, e))
                 eqns += step.eqns
-        if failed:
+        if failed and not self.quiet:
             (label, e), more = failed[0], len(failed) - 1
             also = f", nor those of {more} more steps" if more else ""
             warnings.warn(
@@ -522,6 +534,8 @@ class DeviceProgram:
                     self.runs.append(item)
             self._items.append(item)
         self._types = types
+        whole = {i for k in self._kernels() for i in k.whole}
+        self._copied = [n for n, i in enumerate(self._inputs) if i in whole]
         self.fixed = [fixed.get(i) for i in range(len(slot))]
 
     def _type(self, v: Var) -> tuple[tuple[int, ...], np.dtype]:
@@ -530,6 +544,12 @@ class DeviceProgram:
     # -- running --------------------------------------------------------------------------------
 
     def run(self, buffers: Sequence[Any]) -> list[Any]:
+        for n in self._copied:
+            if not buffers[n].flags.c_contiguous:
+                program, buffers = self._for_layouts(buffers)
+                if program is not self:
+                    return program.run(buffers)
+                break
         env = list(self.fixed)
         for i, b in zip(self._inputs, buffers, strict=True):
             env[i] = b
@@ -539,6 +559,29 @@ class DeviceProgram:
             else:
                 self._run_with_graphs(env)
         return [env[i] for i in self._outs]
+
+    def _for_layouts(self, buffers: Sequence[Any]) -> tuple[DeviceProgram, Sequence[Any]]:
+        """The program for these arguments, and what it takes; itself where there is no other."""
+        layouts: list[Layout | None] = [None] * len(buffers)
+        for n in self._copied:
+            layouts[n] = layout_of(buffers[n])
+        key = tuple(layouts)
+        found = self.programs.get(key)
+        if found is None:
+            if not any(key):
+                return self, buffers
+            with self._lock:
+                times = self._times.pop(key, 0) + 1
+                self._times[key] = times
+                if len(self._times) > 2 * MOST_LAYOUTS:
+                    del self._times[next(iter(self._times))]
+            if times <= COPIED_BEFORE or len(self.programs) >= MOST_LAYOUTS:
+                return self, buffers
+            found = DeviceProgram(with_layouts(self.plain, key), self.device, quiet=True)
+            found = self.programs.setdefault(key, found)
+        return found, [
+            b if layout is None else layout.base(b) for b, layout in zip(buffers, key, strict=True)
+        ]
 
     def _run_with(self, env: list[Any], frame: _Frame | None) -> None:
         slab = None if frame is None else frame.slab
@@ -617,6 +660,12 @@ class DeviceProgram:
         )
 
     # -- looking --------------------------------------------------------------------------------
+
+    @property
+    def is_kernels(self) -> bool:
+        """Do kernels of ours compute all of it?"""
+        eqns = self.closed.jaxpr.eqns
+        return all(_step_of(e) is not None or e.primitive.view for e in eqns)
 
     def _launches(self) -> list[Loaded]:
         """The launches with different kernels, in their order."""
@@ -744,10 +793,10 @@ def bytes_of(eqn: Eqn) -> int:
     return sum(a.aval.nbytes for a in (*eqn.inputs, *eqn.out_binders))
 
 
-def device_program(closed: ClosedJaxpr, device: Device) -> DeviceProgram:
+def device_program(closed: ClosedJaxpr, device: Device, quiet: bool = False) -> DeviceProgram:
     """The program of a jaxpr on a device, made at its first use."""
     key = ("device program", device, config.jit_backend, cuda.changes)
-    return closed.derive(key, lambda: DeviceProgram(closed, device))
+    return closed.derive(key, lambda: DeviceProgram(closed, device, quiet))
 
 
 set_device_hook(device_program)

@@ -111,7 +111,7 @@ def _support(shared: int, arguments: Sequence[str]) -> str:
     ]
     # An address, checked: where it may not be touched, memory that does not matter instead.
     lines += [
-        "define internal ptr @gpu.check(ptr %p, i64 %bytes, i64 %align, i64 %what) {",
+        "define internal ptr @gpu.check(ptr %p, i64 %bytes, i64 %align, i64 %what) noinline {",
         "entry:",
         "  %a = ptrtoint ptr %p to i64",
         "  %end = add i64 %a, %bytes",

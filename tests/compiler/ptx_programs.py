@@ -60,6 +60,58 @@ def adam(p, g, m, v):
     return p - 1e-3 * m / (mnp.sqrt(v) + 1e-8), m, v
 
 
+def newton(x):
+    """Roots of each row's polynomial of degree 3 by Newton's method, as long as they move."""
+
+    def step(state):
+        i, t, _ = state
+        value = ((x[0] * t + x[1]) * t + x[2]) * t + x[3]
+        slope = (3 * x[0] * t + 2 * x[1]) * t + x[2]
+        new = t - value / (mnp.abs(slope) + 1)
+        return i + 1, new, mnp.abs(new - t)
+
+    return lax.while_loop(lambda s: (s[2] > 1e-6) & (s[0] < 40), step, (0, x[0] * 0, x[0] * 0 + 1))
+
+
+def oscillator(position, speed):
+    """Steps of a driven pendulum for each element."""
+
+    def step(state, time):
+        p, s = state
+        s = s - 0.05 * (mnp.sin(p) + 0.2 * s - mnp.cos(time))
+        p = p + 0.05 * s
+        return (p, s), (p.astype("float32"), time * 2)
+
+    return lax.scan(step, (position, speed), mnp.linspace(0.0, 2.0, 12, dtype=position.dtype))
+
+
+def recurrent(w, h, xs):
+    def step(h, x):
+        h = mnp.tanh(w @ h + x)
+        return h, h.sum()
+
+    return lax.scan(step, h, xs, reverse=True)
+
+
+def sieve(flags):
+    """A large carry, of which a window is written each round."""
+    return lax.fori_loop(1, flags.shape[0], lambda i, c: c.at[i].set(c[i - 1] * 0.5 + c[i]), flags)
+
+
+def convolved(x, w, **options):
+    return lax.conv_general_dilated(
+        x, w, (1, 1), "SAME", dimension_numbers=options.pop("order", None), **options
+    )
+
+
+def convolution_gradients(x, w):
+    def loss(x, w):
+        y = lax.conv_general_dilated(x, w, (2, 2), "SAME")
+        return (mnp.maximum(y, 0) ** 2).sum()
+
+    return mgefn.grad(loss, (0, 1))(x, w)
+
+
 def positive(*shape: int) -> mgefn.Array:
     return mnp.abs(drawn(*shape)) + 0.5
 
@@ -123,6 +175,32 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], Sequence[Any]]] = {
         lambda x, i, u: x.at[i].add(u),
         [drawn(30, dtype="float16"), labels(200, 30), drawn(200, dtype="float16")],
     ),
+    "loop until it converges": (newton, [drawn(4)]),
+    "loop of elements": (oscillator, [drawn(20, 30), drawn(20, 30, seed=1)]),
+    "loop of elements float64": (
+        oscillator, [drawn(300, dtype="float64"), drawn(300, dtype="float64", seed=1)],
+    ),
+    "recurrent network": (recurrent, [drawn(6, 6), drawn(6), drawn(9, 6)]),
+    "loop over a large carry": (sieve, [drawn(300)]),
+    "loop of as many numbers as may be": (
+        lambda x: lax.fori_loop(0, 5, lambda i, c: (c * 0.5 + c[::-1])[::-1] / 3 + i, x),
+        [drawn(63)],
+    ),
+    "convolution": (convolved, [drawn(2, 3, 9, 9), drawn(20, 3, 3, 3)]),
+    "convolution of features last": (
+        partial(convolved, order=("NHWC", "HWIO", "NHWC")), [drawn(2, 6, 7, 4), drawn(3, 3, 4, 9)],
+    ),
+    "convolution float64": (
+        convolved, [drawn(2, 3, 9, 9, dtype="float64"), drawn(20, 3, 3, 3, dtype="float64")],
+    ),
+    "convolution bfloat16": (
+        convolved, [drawn(2, 3, 9, 9, dtype="bfloat16"), drawn(20, 3, 3, 3, dtype="bfloat16")],
+    ),
+    "convolution of groups": (
+        partial(convolved, feature_group_count=6), [drawn(2, 6, 9, 9), drawn(6, 1, 3, 3)],
+    ),
+    "convolution of many terms": (convolved, [drawn(1, 70, 3, 3), drawn(5, 70, 3, 3)]),
+    "convolution gradients": (convolution_gradients, [drawn(2, 3, 9, 9), drawn(20, 3, 3, 3)]),
     "bits": (lambda key: random.bits(key, (500,)), [random.key(3)]),
     "uniform": (lambda key: random.uniform(key, (500,)), [random.key(3)]),
     "normal": (lambda key: random.normal(key, (30, 40)), [random.key(3)]),

@@ -17,9 +17,11 @@ from typing import NamedTuple
 
 import pytest
 
+from mgefn.backends.ptx_convolution import SQUARE, TALL, THIN, WIDE_TILE
 from mgefn.compiler import native
 from mgefn.compiler.codegen.nvptx import ptx_of
 from mgefn.compiler.codegen.ptx import DeviceKernel
+from mgefn.compiler.codegen.ptx_convolution import Convolution
 from mgefn.compiler.gpu_launch import Launch, text_of
 from mgefn.errors import ArgumentError, MgefnError
 from tests.compiler.ptx_programs import (
@@ -40,7 +42,12 @@ ARCHITECTURES = ("sm_70", "sm_75", "sm_80", "sm_90")
 REGISTERS = 64
 MORE_REGISTERS = {
     "indirect": 80,  # holds the numbers that are arguments else
+    # A thread that is alone keeps all that goes from round to round.
+    "recurrent network": 96,
+    "loop of as many numbers as may be": 255,
 }
+# Two blocks of 256 threads fit on a multiprocessor; of float64 one must where ptxas takes more.
+OF_CONVOLUTIONS, OF_WIDE = 128, 144
 STACK = 64  # bytes: of the rare functions, which are called
 
 
@@ -118,8 +125,10 @@ def most_threads(launch: Launch) -> int:
 def test_programs(name: str, target: tuple[str, str]) -> None:
     program, architecture = target
     fun, args = PROGRAMS[name]
-    limit = MORE_REGISTERS.get(name, REGISTERS)
     for launch in dict.fromkeys(launches_of(device_program(fun, *args))):
+        limit = MORE_REGISTERS.get(name, REGISTERS)
+        if isinstance(launch.kernel, Convolution):
+            limit = OF_CONVOLUTIONS
         ptx = ptx_of(text_of(launch), architecture)
         found = assembled(program, ptx, architecture)
         assert found.spilled == 0 and found.stack <= STACK, (launch.kernel, found)
@@ -167,6 +176,29 @@ def test_other_forms(form: str, target: tuple[str, str]) -> None:
             ptx = ptx_of(kernel.text("kernel"), architecture)
             found = assembled(program, ptx, architecture)
             assert found.spilled == 0 and found.registers <= MORE_REGISTERS.get(form, REGISTERS)
+
+
+@pytest.mark.parametrize("dilated", [False, True])
+@pytest.mark.parametrize("by_term", [(False, False), (True, True)])
+@pytest.mark.parametrize("shape", [SQUARE, TALL, WIDE_TILE, THIN])
+def test_convolutions(
+    shape: tuple[int, int, int, int], by_term: tuple[bool, bool], dilated: bool,
+    target: tuple[str, str],
+) -> None:  # fmt: skip
+    program, architecture = target
+    for dtype, rank in (("float32", 2), ("float64", 2), ("float32", 3)):
+        kernel = Convolution(dtype, dtype, dtype, rank, dilated, False, False, by_term, *shape)
+        ptx = ptx_of(kernel.text("kernel"), architecture)
+        found = assembled(program, ptx, architecture)
+        assert found.spilled == 0 and found.stack == 0, found
+        assert found.registers <= (OF_WIDE if dtype == "float64" else OF_CONVOLUTIONS), found
+        assert found.shared <= 48 * 1024
+        assert ptx.count("bar.sync") == 3 and "fma.rn" in ptx
+        assert not re.search(r"\b(ld|st)\.(v\d\.)?b\d", ptx)  # memory is told apart
+        assert_exact(ptx)
+        if shape != THIN:  # both operands are read as vectors
+            wide = "b32" if dtype == "float32" else "b64"
+            assert re.search(rf"ld\.shared\.v[24]\.{wide}", ptx)
 
 
 @pytest.mark.parametrize("name", PATTERNS)

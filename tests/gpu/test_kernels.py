@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,6 +15,7 @@ import mgefn.numpy as mnp
 from mgefn import lax, random
 from mgefn.compiler import device_program, gpu_launch, native
 from mgefn.compiler.codegen.nvptx import architecture_of
+from mgefn.compiler.codegen.ptx import TILES
 from mgefn.compiler.device_program import CALLS_BEFORE, DeviceProgram
 from mgefn.core import cuda
 from mgefn.core.backends import program_on
@@ -22,7 +24,7 @@ from mgefn.core.device_array import DeviceArray
 from mgefn.core.devices import gpu
 from mgefn.errors import ArgumentError
 from tests.compiler.ptx_programs import PATTERNS, PROGRAMS, assert_close, drawn
-from tests.gpu.standin import CUDARuntimeError, Emulated, Graph, StandIn, Stream
+from tests.gpu.standin import CUDARuntimeError, Emulated, FakeArray, Graph, StandIn, Stream
 
 
 def put(x: Any) -> Any:
@@ -57,7 +59,7 @@ SOME = (
     "gelu", "gelu bfloat16", "softmax float16", "layer norm gradient", "column sum",
     "column sum of narrow rows", "sum of a matrix", "largest", "any", "transpose and add",
     "outer product", "integers", "gather", "scatter add", "scatter add float16", "dropout",
-    "cross entropy gradient",
+    "cross entropy gradient", "convolution gradients", "convolution of many terms",
 )  # fmt: skip
 
 
@@ -94,10 +96,11 @@ def test_equations_of_a_step_compute_the_same(name: str, emulator: StandIn,
 
     monkeypatch.setattr(gpu_launch, "_load", refuses)
     fun, args = PROGRAMS.get(name) or (PATTERNS[name][2], [drawn(6, 5, 7)])
-    with pytest.warns(RuntimeWarning, match="does not take the kernel"):
+    with pytest.warns(RuntimeWarning, match="does not take the kernel") as said:
         program = made(fun, *args)
-    assert "native" not in kinds(program)
-    assert_close(called(program, args), fun(*args), 20.0)
+        assert len(said) == 1 and "native" not in kinds(program)
+        got = called(program, args)  # the bodies of loops are programs, which say it too
+    assert_close(got, fun(*args), 20.0)
 
 
 # -- what becomes a kernel, and what says so ------------------------------------------------------
@@ -216,6 +219,97 @@ def test_operands_that_are_views(emulator: StandIn) -> None:
         same(f(a, b), f(of_x(x), of_y(y)))
 
 
+VIEWS: dict[str, Callable[[Any], Any]] = {
+    "transposed": lambda x: x.T,
+    "reversed": lambda x: x[::-1],
+    "reversed and transposed": lambda x: x[:, ::-1].T,
+    "repeated rows": lambda x: mnp.broadcast_to(x[3], (12, 10)),
+    "repeated columns": lambda x: mnp.broadcast_to(x.ravel()[:12, None], (12, 10)),
+    "one element": lambda x: mnp.broadcast_to(x[0, 0], (12, 10)),
+    "axes of size 1": lambda x: x[None, :, None].transpose(3, 2, 1, 0),
+    "three axes": lambda x: x.reshape(3, 4, 10).transpose(1, 2, 0)[:, ::-1],
+}
+
+
+@pytest.mark.parametrize("name", VIEWS)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
+def test_views_are_read_where_they_lie(name: str, dtype: str, emulator: StandIn,
+                                       monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+    """Copied at first; once calls come again with such views there is a program for them."""
+    copies: list[Any] = []
+    copy = FakeArray.copy
+    monkeypatch.setattr(FakeArray, "copy", lambda *a, **k: copies.append(a) or copy(*a, **k))
+    view = VIEWS[name]
+    x = drawn(12, 10, dtype=dtype)
+    shape = view(x).shape
+    fun = lambda v, w: ((v + w) * 2, w.sum(0), v.sum(-1))
+    program = made(fun, drawn(*shape, dtype=dtype), drawn(*shape, dtype=dtype))
+    w = drawn(*shape, dtype=dtype, seed=3)
+    for k in range(device_program.COPIED_BEFORE + 2):
+        x = drawn(12, 10, dtype=dtype, seed=k)
+        a = view(put(x))
+        assert not a._data.flags.c_contiguous or name == "axes of size 1"
+        copies.clear()
+        got = program([a, put(w)])
+        assert bool(copies) == (k < device_program.COPIED_BEFORE)
+        same(list(got), fun(view(x), w))
+    (other,) = program.programs.values()
+    assert "native" in kinds(other)
+
+
+def test_transposed_arguments_go_through_tiles(emulator: StandIn) -> None:
+    x, y = drawn(40, 36), drawn(36, 40)
+    program = made(lambda a, b: mnp.exp(a) * b, y, y)
+    for _ in range(device_program.COPIED_BEFORE + 1):
+        (got,) = program([put(x).T, put(y)])
+        same(got, mnp.exp(x.T) * y)
+    (other,) = program.programs.values()
+    ((loaded,),) = other._loaded.values()
+    assert loaded.launch.kernel.mapping == TILES
+    # What lies in C order runs as before.
+    (got,) = program([put(y), put(y)])
+    same(got, mnp.exp(y) * y)
+
+
+def test_programs_for_views_are_few_and_for_what_comes_again(emulator: StandIn) -> None:
+    fun = lambda v: mnp.tanh(v) * 2
+    program = made(fun, drawn(3, 3, 3, 3))
+    x = drawn(3, 3, 3, 3)
+    orders = list(itertools.permutations(range(4)))
+    for order in orders:  # each once
+        (got,) = program([put(x).transpose(order)])
+        same(got, fun(x.transpose(order)))
+    assert not program.programs and len(program._times) <= 2 * device_program.MOST_LAYOUTS
+    for order in orders[1:9]:
+        for _ in range(device_program.COPIED_BEFORE + 2):
+            (got,) = program([put(x).transpose(order)])
+            same(got, fun(x.transpose(order)))
+    assert len(program.programs) == device_program.MOST_LAYOUTS
+    # A view with gaps is no view of what lies in C order.
+    y = drawn(3, 3, 3, 6)
+    again = made(fun, x)
+    for _ in range(device_program.COPIED_BEFORE + 2):
+        (got,) = again([put(y)[..., ::2]])
+        same(got, fun(y[..., ::2]))
+    assert not again.programs
+
+
+def test_views_and_rows_of_cupy(emulator: StandIn) -> None:
+    """What rows read too, and what leaves as it came."""
+
+    def fun(a: Any, b: Any) -> Any:
+        c = mnp.cumsum(a, 0)
+        return a, c * mnp.sin(a), mnp.sort(b, -1), (chain(b) + a).sum()
+
+    program = made(fun, drawn(20, 16), drawn(20, 16))
+    for k in range(device_program.COPIED_BEFORE + CALLS_BEFORE + 3):
+        x, y = drawn(16, 20, seed=k), drawn(20, 16, seed=k + 9)
+        got = program([put(x).T, put(y)[::-1]])
+        same(list(got), fun(x.T, y[::-1]))
+    (other,) = program.programs.values()
+    assert other.runs  # with graphs of its own
+
+
 def test_addresses_that_are_not_aligned_take_another_kernel(emulator: StandIn) -> None:
     x = drawn(65)
     program = made(lambda x: x * 2, drawn(64))
@@ -288,6 +382,72 @@ def test_loops_and_branches(emulator: StandIn) -> None:
 
     x = drawn(7)
     same(mgefn.jit(fun)(put(x)), fun(x))
+
+
+# -- loops ----------------------------------------------------------------------------------------
+
+
+def steps_of(x: Any, ts: Any) -> Any:
+    return lax.scan(lambda c, t: (mnp.tanh(c) + t, (c, t * 2)), x, ts, reverse=True)
+
+
+def settled(x: Any) -> Any:
+    return lax.while_loop(lambda c: c.sum() < 500, lambda c: c * 2, mnp.abs(x))
+
+
+@pytest.mark.parametrize("size", [4, 300])
+def test_a_loop_is_one_launch(size: int, emulator: StandIn) -> None:
+    """In a program and by itself; the host waits for nothing."""
+    x, ts = drawn(size), drawn(9, seed=1)
+    a, b, before, reads = put(x), put(ts), Emulated.launched, emulator.reads
+    eager = steps_of(a, b)
+    assert Emulated.launched == before + 1
+    jitted = mgefn.jit(steps_of)(a, b)
+    assert Emulated.launched == before + 2 and emulator.reads == reads
+    for got in (eager, jitted):
+        same(got, steps_of(x, ts))
+    assert kinds(made(steps_of, x, ts)) == ["native"]
+    report = str(made(steps_of, x, ts).report())
+    assert "scan" in report and "1 of 1 steps are native" in report
+
+
+def test_a_while_of_few_numbers_does_not_wait(emulator: StandIn) -> None:
+    x = drawn(4)
+    a, reads = put(x), emulator.reads
+    outs = [settled(a), mgefn.jit(settled)(a)]
+    assert emulator.reads == reads
+    for out in outs:
+        same(out, settled(x))
+    large = put(drawn(400))
+    settled(large)
+    assert emulator.reads > reads  # of a general one the host reads the condition
+
+
+def test_constants_that_lie_on_the_device(emulator: StandIn) -> None:
+    """Code can't be made of them: they are operands, or the loop is driven by Python."""
+    w = put(drawn(4, 4))
+    x = drawn(4)
+    inner = mgefn.jit(lambda c: mnp.tanh(w @ c))
+    fun = lambda c: lax.fori_loop(0, 5, lambda i, c: inner(c) + i, c)
+    there = lambda c: lax.fori_loop(0, 5, lambda i, c: mnp.tanh(drawn(4, 4) @ c) + i, c)
+    for f in (fun, mgefn.jit(fun)):
+        same(f(put(x)), there(x))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_other_scans_do_not_wait(dtype: str, emulator: StandIn) -> None:
+    """Slices are copied to and from a graph, and all steps are queued in a row."""
+
+    def fun(x: Any, ts: Any) -> Any:
+        return lax.scan(lambda c, t: (chain(c) + t, (c * t).astype(dtype)), x, ts)
+
+    x, ts = drawn(20, 16), drawn(7, 16, seed=1)
+    a, b, reads, before = put(x), put(ts), emulator.reads, Graph.launched
+    outs = [fun(a, b), mgefn.jit(fun)(a, b)]
+    assert emulator.reads == reads
+    assert Graph.launched >= before + 7 - CALLS_BEFORE
+    for out in outs:
+        same(out, fun(x, ts))
 
 
 # -- the slab -------------------------------------------------------------------------------------
@@ -486,7 +646,7 @@ def test_values_leave_a_graph_as_copies(emulator: StandIn) -> None:
 
 def test_a_stale_input_is_seen(emulator: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
     """The stand-in's graphs use the addresses that were recorded."""
-    monkeypatch.setattr(device_program, "_write", lambda target, source: None)
+    monkeypatch.setattr(device_program, "write", lambda target, source: None)
     program = graphs_of(chain, drawn(20, 16))
     with pytest.raises(AssertionError):
         check_graphs(program, chain, 20, 16)

@@ -1,24 +1,30 @@
 """Rows for primitives that hold programs or Python functions.
 
-What a program holds runs on the device, too. Python decides how often a loop runs and which branch
-of a `cond` does: it reads one number of the device and waits for it.
+What a program holds runs on the device, too. A loop that is one kernel is launched as such. Of
+others Python starts the body, once a step: all steps of a scan in a row, without waiting, and those
+of a `while` each after the host has read the condition, as it reads which branch of a `cond` runs.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from mgefn.backends.cupy_kernels.base import Program
-from mgefn.compiler.device_program import device_program
+from mgefn.compiler.device_program import DeviceProgram, device_program, write
+from mgefn.control import loops
+from mgefn.control import scan as scan_
 from mgefn.control.implicit import solve_program
 from mgefn.control.loops import step_program
 from mgefn.core import cuda
 from mgefn.core.array import as_array
+from mgefn.core.avals import ShapedArray
 from mgefn.core.cuda import xp
 from mgefn.core.device_array import DeviceArray, storage_dtype, to_device
 from mgefn.core.devices import Device
+from mgefn.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Var
 from mgefn.core.primitive import Primitive
 
 
@@ -59,9 +65,30 @@ def _wrapped(device: Device, outs: Any, avals: Any) -> tuple:
     )
 
 
+def _as_kernels(
+    device: Device, primitive: Primitive, params: dict[str, Any], args: Sequence[Any]
+) -> DeviceProgram | None:
+    """A program of this loop alone, where it is kernels of ours throughout."""
+    closed = params.get("jaxpr") or params["body_jaxpr"]
+    others = tuple([v for v in params.values() if v is not closed])
+
+    def make() -> ClosedJaxpr:
+        ins = [Var(ShapedArray(a.shape, a.dtype, a.weak_type)) for a in args]
+        outs = [Var(a) for a in primitive.out_avals([v.aval for v in ins], params)]
+        eqn = Eqn(primitive, [*ins], params, outs)
+        return ClosedJaxpr(Jaxpr(ins, [eqn], [*outs], [], closed.jaxpr.name), [])
+
+    alone = closed.derive(("alone", primitive.name, *others), make)
+    program = device_program(alone, device, quiet=True)
+    return program if program.is_kernels else None
+
+
 def _while(device: Device, args: tuple, params: dict[str, Any]) -> tuple:
     n, m = params["cond_nconsts"], params["body_nconsts"]
     buffers = [a._data for a in args]
+    kernels = _as_kernels(device, loops.while_p, params, args)
+    if kernels is not None:
+        return _wrapped(device, kernels.run(buffers), params["body_jaxpr"].out_avals)
     of_test, of_body, carry = buffers[:n], buffers[n : n + m], buffers[n + m :]
     test = device_program(params["cond_jaxpr"], device)
     step = device_program(step_program(params), device)
@@ -71,13 +98,18 @@ def _while(device: Device, args: tuple, params: dict[str, Any]) -> tuple:
     return _wrapped(device, carry, params["body_jaxpr"].out_avals)
 
 
-while_ = Program(_while, "the host reads the condition after each step")
+while_ = Program(
+    _while, "the host reads the condition after each step, unless the loop is a kernel"
+)
 
 
 def _scan(device: Device, args: tuple, params: dict[str, Any]) -> tuple:
     closed, length = params["jaxpr"], params["length"]
     n_consts, k = params["num_consts"], params["num_carry"]
     buffers = [a._data for a in args]
+    kernels = _as_kernels(device, scan_.scan_p, params, args)
+    if kernels is not None:
+        return _wrapped(device, kernels.run(buffers), closed.out_avals)
     consts, carry, xs = (
         buffers[:n_consts],
         buffers[n_consts : n_consts + k],
@@ -95,7 +127,7 @@ def _scan(device: Device, args: tuple, params: dict[str, Any]) -> tuple:
             outs = program.run([*consts, *carry, *[x[i, ...] for x in xs]])
             carry = outs[:k]
             for y, out in zip(ys, outs[k:], strict=True):
-                y[i, ...] = out
+                write(y[i, ...], out)
     return _wrapped(device, [*carry, *ys], out_avals)
 
 

@@ -295,7 +295,7 @@ class _Device(Loops):
             b.store(stored(a.dtype, 1), one, pointer, size)
             pointer = b.offset(pointer, self.inner_strides[i][-1])
 
-    def _positions(self, node: Any, start: str, width: int) -> str:
+    def _counted(self, node: Any, start: str, width: int) -> str:
         """The numbers of `width` positions."""
         b, a = self.b, self.k.accesses[node.data]
         if width == 1:
@@ -333,7 +333,7 @@ class _Device(Loops):
             elif node.op == "load":
                 env[i] = self._get(node.data, at(node.data), width)
             elif node.op == "index":
-                env[i] = self._positions(node, at(node.data), width)
+                env[i] = self._counted(node, at(node.data), width)
             else:
                 env[i] = self._apply(node, env, width)
         return env
@@ -381,11 +381,11 @@ class _Device(Loops):
                 row, q = self._divided(v, vectors)
                 outer = self._row_indices(row)
             if lanes == 1:
-                self._element(outer, q, 1)
+                self._elements_at(outer, q, 1)
             else:
                 j = b.emit(f"shl i64 {q}, {lanes.bit_length() - 1}")
                 if k.layout != FLAT:  # rows are whole vectors
-                    self._element(outer, j, lanes)
+                    self._elements_at(outer, j, lanes)
                 else:
                     self._whole_or_rest(j, counters[1])
 
@@ -396,15 +396,15 @@ class _Device(Loops):
         end = b.emit(f"add i64 {j}, {lanes}")
         b.cond_br(b.icmp("sle", "i64", end, self.row_size), whole, rest)
         b.place(whole)
-        self._element([], j, lanes)
+        self._elements_at([], j, lanes)
         b.br(after)
         b.place(rest)
         with Loop(b, counter, j, self.row_size) as i:
-            self._element([], i, 1)
+            self._elements_at([], i, 1)
         b.br(after)
         b.place(after)
 
-    def _element(self, outer: Sequence[str], j: str, width: int) -> dict[int, str]:
+    def _elements_at(self, outer: Sequence[str], j: str, width: int) -> dict[int, str]:
         """What is loaded, computed and stored at `width` elements of a row from j; the values."""
         k = self.k
         base = cache(partial(self._row_base, indices=outer))
@@ -611,7 +611,7 @@ class _Device(Loops):
             b.store(t, b.const(t, neutral(kind, k.accesses[a].dtype)), slot)
         start = b.select("i64", inside, b.emit(f"add i64 {begin}, {y}"), end)
         with Loop(b, counter, start, end, str(rows)) as row:
-            env = self._element(self._row_indices(row), column, lanes)
+            env = self._elements_at(self._row_indices(row), column, lanes)
             for (kind, n, a), slot in zip(k.sums, slots, strict=True):
                 dtype = k.accesses[a].dtype
                 t = ty(dtype, lanes)
