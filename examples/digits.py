@@ -136,7 +136,7 @@ def plot(curves: dict[str, np.ndarray], folder: Path) -> None:
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(alpha=0.25, which="both")
         axes.set_xlim(left=1)
-    right.legend(frameon=False)
+        axes.legend(frameon=False)
     figure.savefig(folder / "learning_curves.png", dpi=150)
 
 

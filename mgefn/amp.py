@@ -30,6 +30,7 @@ from mgefn.ops.contractions.dot_general import dot_general_p
 from mgefn.ops.convolution import conv_general_dilated_p
 from mgefn.ops.elementwise import convert, isfinite, logical_and, maximum, where
 from mgefn.ops.reductions import all as all_of
+from mgefn.recipes import maker
 
 PRODUCTS = (dot_general_p, conv_general_dilated_p)
 
@@ -317,7 +318,7 @@ def select_tree(pred: ArrayLike, a: Any, b: Any) -> Any:
     return tree.map(lambda x, y: where(p, x, y), a, b)
 
 
-@api_boundary
+@maker
 def value_and_grad(
     fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
 ) -> Callable[..., Any]:
@@ -366,7 +367,7 @@ def value_and_grad(
 # -- autocast -------------------------------------------------------------------------------------
 
 
-@api_boundary
+@maker
 def autocast(
     fun: Any = None,
     enabled: bool = True,

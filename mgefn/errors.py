@@ -12,9 +12,11 @@ module imports nothing of mgefn but `suggestions`.
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, ParamSpec, TypeVar, cast
 
 import numpy as np
@@ -297,14 +299,47 @@ def leave_api(exc: BaseException) -> None:
         _filter_chain(exc, keep_one=False)
 
 
-def _refused_call(fn: Callable[..., Any], exc: BaseException) -> ArgumentError | None:
-    """The error in the place of Python's, where a call has a keyword that fn does not know."""
+def refused_call(
+    fn: Callable[..., Any], exc: BaseException, args: tuple[Any, ...] = (), about: str = ""
+) -> ArgumentError | None:
+    """The error in the place of another one, where a call has a keyword that fn does not know, or
+    lacks the random key that stands before its other arguments.
+
+    Args:
+        fn: what was called, by the caller of this function.
+        exc: what came of it.
+        args: what it was called with, by position.
+        about: the name to give it; its own without one.
+    """
+    if not isinstance(exc, (TypeError, ValueError)):
+        return None
     traceback = exc.__traceback__
     # Without a frame below the caller's, fn was not entered.
-    if type(exc) is not TypeError or traceback is None or traceback.tb_next is not None:
-        return None
-    text = suggestions.explained(fn, exc)
+    refused = type(exc) is TypeError and traceback is not None and traceback.tb_next is None
+    text = suggestions.explained(fn, exc, about) if refused else ""
+    text = text or suggestions.without_key(fn, args)
     return ArgumentError(text) if text else None
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def tells_keywords(fn: F) -> F:
+    """Decorate a public function that stands behind no `api_boundary`, for speed.
+
+    It ends its parameters with `**unknown: Never` and raises `no_such_keyword` where there are any.
+    That costs a call an empty dict, and `inspect.signature` does not show it.
+    """
+    whole = inspect.signature(fn)
+    kept = [p for p in whole.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    fn.__signature__ = whole.replace(parameters=kept)  # type: ignore[attr-defined]
+    return fn
+
+
+def no_such_keyword(fn: Callable[..., Any], unknown: Iterable[str]) -> ArgumentError:
+    """The error for keywords that a function does not have."""
+    names = suggestions.accepted(fn) or ()
+    return ArgumentError(suggestions.unknown_keyword(fn.__qualname__, next(iter(unknown)), names))
 
 
 def api_boundary(fn: Callable[P, R]) -> Callable[P, R]:
@@ -314,13 +349,13 @@ def api_boundary(fn: Callable[P, R]) -> Callable[P, R]:
     becomes empty here; the caller's frame joins as the exception passes it.
     """
     # In the closure, as the globals below are those of fn.
-    leave, refused = leave_api, _refused_call
+    leave, refused = leave_api, refused_call
 
     def boundary(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return fn(*args, **kwargs)
         except BaseException as exc:
-            told = refused(fn, exc)
+            told = refused(fn, exc, args)
             if told is None:
                 leave(exc)
                 raise
@@ -337,6 +372,24 @@ def api_boundary(fn: Callable[P, R]) -> Callable[P, R]:
         code, cells = boundary.__code__, boundary.__closure__
         made = cast("Callable[P, R]", types.FunctionType(code, names, code.co_name, None, cells))
     return functools.wraps(fn)(made)
+
+
+def api_context(fn: Callable[P, Iterator[R]]) -> Callable[P, AbstractContextManager[R]]:
+    """`contextlib.contextmanager` for public functions, behind an `api_boundary`."""
+    make = contextmanager(fn)
+
+    @api_boundary
+    @functools.wraps(fn)
+    def made(*args: P.args, **kwargs: P.kwargs) -> AbstractContextManager[R]:
+        try:
+            return make(*args, **kwargs)
+        except TypeError as exc:  # of the call: nothing of fn has run yet
+            text = suggestions.explained(fn, exc)
+            if not text:
+                raise
+        raise ArgumentError(text)
+
+    return made
 
 
 def explain_constructors(namespace: dict[str, Any], names: Iterable[str]) -> None:

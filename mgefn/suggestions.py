@@ -28,6 +28,16 @@ _SAME = (
     "b2 beta2 beta_2 betas adam_beta2",
     "decay momentum alpha rho",
     "eps epsilon",
+    "stddev std sigma",
+    "decimals digits ndigits",
+    "min lo low a_min clip_value_min",
+    "max hi high a_max clip_value_max",
+    "correction unbiased",
+    "ddof unbiased",
+    "count step steps epoch",
+    "updates grads grad gradients",
+    "grads grad gradients updates",
+    "params parameters variables",
     "weight_decay wd decay l2",
     "bias use_bias with_bias",
     "weight_init kernel_init w_init kernel_initializer weight_initializer",
@@ -96,6 +106,8 @@ _ELSEWHERE = {
     ("adam", "params"): "An optimizer is made without params: state = opt.init(params).",
     ("adamw", "params"): "An optimizer is made without params: state = opt.init(params).",
     ("sgd", "params"): "An optimizer is made without params: state = opt.init(params).",
+    ("Array.reshape", "shape"): "Give the sizes by position: x.reshape(2, 3).",
+    ("Array.reshape", "size"): "Give the sizes by position: x.reshape(2, 3).",
     ("apply", "mutable"): "apply always returns (output, state).",
     ("apply", "method"): "A module has one forward; make another module for another use.",
     ("apply", "variables"): "apply takes params and state, each by itself.",
@@ -255,7 +267,7 @@ def unknown_keyword(about: str, name: str, names: Iterable[str]) -> str:
     """The message for a call with a keyword that the function does not have."""
     names = list(names)
     text = f"{about}: keywords must be among {', '.join(names) or 'none'}, got {name!r}."
-    elsewhere = _ELSEWHERE.get((about.split(".")[-1], name))
+    elsewhere = _ELSEWHERE.get((about, name)) or _ELSEWHERE.get((about.split(".")[-1], name))
     if elsewhere:
         return f"{text} {elsewhere}"
     rows = [row.split() for row in _SAME]
@@ -268,15 +280,58 @@ def unknown_keyword(about: str, name: str, names: Iterable[str]) -> str:
 _UNEXPECTED = re.compile(r"got an unexpected keyword argument '(\w+)'")
 
 
-def explained(fun: Callable[..., Any], exc: TypeError) -> str:
-    """The message for a call that Python refused, "" where it says enough itself."""
+def _is_key(x: Any) -> bool:
+    """Is it a key, or the two words of one, or a batch?"""
+    dtype = getattr(x, "dtype", None)
+    if getattr(dtype, "names", None) is not None:
+        return True
+    return str(dtype) == "uint32" and getattr(x, "shape", ())[-1:] == (2,)
+
+
+def explained(fun: Callable[..., Any], exc: Exception, about: str = "") -> str:
+    """The message for a call that Python refused, "" where it says enough itself.
+
+    Args:
+        fun: what was called.
+        exc: Python's refusal.
+        about: the name to give fun; its own without one.
+    """
+    about = about or getattr(fun, "__qualname__", type(fun).__name__)
+    about = about.removesuffix(".__init__").split("<locals>.")[-1]
     found = _UNEXPECTED.search(str(exc))
     names = accepted(fun) if found else None
-    if found is None or names is None:
+    return unknown_keyword(about, found[1], names) if found and names is not None else ""
+
+
+def without_key(fun: Callable[..., Any], args: tuple[Any, ...]) -> str:
+    """The message for a call that went wrong, if what went wrong is that the key was forgotten.
+
+    Whoever forgets it gives the other arguments by position, one place too early.
+    """
+    # Not a method, whose first argument is another, nor a decorated function of the user's.
+    ours = getattr(fun, "__module__", "").startswith("mgefn.") and "." not in fun.__qualname__
+    names = (accepted(fun) or ()) if ours else ()
+    if names[:1] != ("key",) or len(names) == 1 or not args or _is_key(args[0]):
         return ""
-    about = getattr(fun, "__qualname__", type(fun).__name__)
-    about = about.removesuffix(".__init__").split("<locals>.")[-1]
-    return unknown_keyword(about, found[1], names)
+    about = fun.__name__
+    return (
+        f"{about}: the first argument must be a random key, got {_described(args[0])}. Pass one "
+        f"before the others: {about}(random.key(seed), ...)."
+    )
 
 
-__all__ = ["accepted", "explained", "missing_name", "nearest", "unknown_keyword"]
+def _described(x: Any) -> str:
+    aval = getattr(x, "aval", None)
+    if isinstance(x, (tuple, list)):
+        return f"a {type(x).__name__} of {len(x)}"
+    return "None" if x is None else type(x).__name__ if aval is None else str(aval)
+
+
+__all__ = [
+    "accepted",
+    "explained",
+    "missing_name",
+    "nearest",
+    "unknown_keyword",
+    "without_key",
+]

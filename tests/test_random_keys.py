@@ -1,6 +1,7 @@
 """Keys of their own dtype: what they are, where they may stand, and what refuses them."""
 
 import copy
+import inspect
 import pickle
 
 import numpy as np
@@ -78,8 +79,9 @@ def test_recorded_words() -> None:
 
 
 def test_text() -> None:
-    assert repr(KEY) == str(KEY) == f"{KEY}" == "Array((), dtype=key<fry>) overlaying:\n[ 0 42]"
-    assert repr(KEYS).splitlines()[0] == "Array((3,), dtype=key<fry>) overlaying:"
+    assert repr(KEY) == str(KEY) == f"{KEY}" == "Array(words=[ 0, 42], dtype=key<fry>)"
+    assert repr(KEYS).startswith("Array(words=[[") and repr(KEYS).endswith("dtype=key<fry>)")
+    assert repr(KEYS[:0]) == "Array(words=[], shape=(0,), dtype=key<fry>)"
     shown = mgefn.eval_shape(random.split, KEY)
     assert repr(shown) == "ShapeDtypeStruct(shape=(2,), dtype=key<fry>)"
     text = str(mgefn.make_jaxpr(lambda: random.split(KEY))())
@@ -352,3 +354,54 @@ def test_no_numbers_in_python() -> None:
 def test_refusals(call, error: type, match: str) -> None:
     with pytest.raises(error, match=match):
         call()
+
+
+SAMPLERS = {
+    name: f
+    for name in mgefn.random.__all__
+    if inspect.isfunction(f := getattr(mgefn.random, name))
+    and list(inspect.signature(f).parameters)[:1] == ["key"]
+    and len(inspect.signature(f).parameters) > 1
+}
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_a_forgotten_key_is_named(name):
+    """What comes after the key is given by position, in its place."""
+    text = rf"^{name}: the first argument must be a random key, got .*\. Pass one before the others"
+    for first in ((3,), 3, 0.5, None, mnp.ones(3), np.ones((2, 2))):
+        for rest in ((), (2.0,), ((3,), 2.0), (3, 4, 5)):
+            if len(rest) < len(inspect.signature(SAMPLERS[name]).parameters):
+                with pytest.raises(errors.ArgumentError, match=text):
+                    SAMPLERS[name](first, *rest)
+    with pytest.raises(errors.ArgumentError, match=text):
+        mgefn.jit(lambda x: SAMPLERS[name](x, x))(mnp.ones(3))
+
+
+def test_the_walk_over_samplers_meets_them():
+    assert len(SAMPLERS) >= 40
+
+
+def test_other_mistakes_with_a_key_stay_as_they_are():
+    with pytest.raises(TypeError, match="missing 2 required positional arguments: 'minval'"):
+        mgefn.random.randint(KEY, (3,))  # type: ignore[call-arg]  # the mistake
+    with pytest.raises(errors.ShapeError, match=r"^normal: takes one key, got a batch"):
+        mgefn.random.normal(KEYS)
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'key'"):
+        mgefn.random.normal(shape=(3,))  # type: ignore[call-arg]  # the mistake
+
+
+def test_noise_takes_a_key_an_integer_and_words():
+    words = mgefn.random.key_data(KEY)
+    for given in (KEY, words, 42, np.int32(42)):
+        opt = mgefn.optim.add_noise(1.0, 0.5, given)
+        update = opt.update(mnp.zeros(3), opt.init(mnp.zeros(3)))[0]
+        np.testing.assert_array_equal(
+            update,
+            mgefn.optim.add_noise(1.0, 0.5, KEY).update(
+                mnp.zeros(3), mgefn.optim.add_noise(1.0, 0.5, KEY).init(mnp.zeros(3))
+            )[0],
+        )
+    tree = mgefn.optim.tree.unwrap_random_key_data({"a": KEY, "b": mnp.ones(2), "c": 3})
+    np.testing.assert_array_equal(tree["a"], words)
+    assert tree["c"] == 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import inspect
 import pickle
@@ -21,6 +22,16 @@ x23 = mnp.ones((2, 3))
 def call(f: Any, *args: Any, **named: Any) -> Any:
     """f, by a name of which type checkers know nothing."""
     return f(*args, **named)
+
+
+@dataclasses.dataclass(frozen=True)
+class Own(nn.Module):
+    """A module of the user's."""
+
+    features: int
+
+    def forward(self, run: Any, x: Any) -> Any:
+        return x
 
 
 KEYWORDS: dict[str, tuple[Any, str]] = {
@@ -84,6 +95,30 @@ KEYWORDS: dict[str, tuple[Any, str]] = {
         lambda: call(training.TrainState.create, {}, optimizer=optim.sgd(0.1)),
         "^TrainState.create: .*Did you mean tx",
     ),
+    "x.sum(dim)": (lambda: call(x23.sum, dim=0), "^Array.sum: .*got 'dim'. Did you mean axis"),
+    "sum(keepdim)": (lambda: call(mnp.sum, x23, keepdim=True), "^sum: .*Did you mean keepdims"),
+    "x.max(dim)": (lambda: call(x23.max, dim=0), "^Array.max: .*Did you mean axis"),
+    "min(dim)": (lambda: call(mnp.min, x23, dim=0), "^min: .*Did you mean axis"),
+    "x.std(unbiased)": (lambda: call(x23.std, unbiased=True), "Did you mean correction or ddof"),
+    "x.clip(lo)": (lambda: call(x23.clip, lo=0), "Did you mean min"),
+    "x.reshape(shape)": (lambda: call(x23.reshape, shape=(3, 2)), "Give the sizes by position"),
+    "reshape(newshape)": (
+        lambda: call(mnp.reshape, x23, (6,), newshape=6),
+        "^reshape: .*Did you mean shape",
+    ),
+    "squeeze(dim)": (lambda: call(mnp.squeeze, x23, dim=0), "^squeeze: .*Did you mean axis"),
+    "tree.map(isleaf)": (lambda: call(mgefn.tree.map, len, x23, isleaf=1), "Did you mean is_leaf"),
+    "Own(units)": (lambda: call(Own, units=3), "^Own: .*among features, got 'units'.*features"),
+    "Own(qqq)": (lambda: call(Own, qqq=3), "^Own: .*among features, got 'qqq'. Leave it out"),
+    "optimizer.init(parameters)": (
+        lambda: call(optim.adam(0.1).init, parameters={}),
+        "^adam.init: .*Did you mean params",
+    ),
+    "schedule(step)": (
+        lambda: call(optim.exponential_decay(0.1, 3, 0.5), step=2),
+        r"^exponential_decay\(\.\.\.\): .*among count, got 'step'. Did you mean count",
+    ),
+    "initializer(std)": (lambda: call(nn.initializers.normal, std=0.1), "Did you mean stddev"),
     "nothing alike": (lambda: call(mnp.argmax, x23, qqq=1), "got 'qqq'. Leave it out"),
 }
 
@@ -101,6 +136,53 @@ def test_keywords(name: str) -> None:
         files.append(traceback.tb_frame.f_code.co_filename)
         traceback = traceback.tb_next
     assert set(files) == {__file__}
+
+
+# Called so often that they stand behind nothing; Python's message names them and the keyword.
+HOT = {
+    "abs", "absolute", "add", "cos", "divide", "true_divide", "equal", "exp", "greater",
+    "greater_equal", "less", "less_equal", "log", "maximum", "minimum", "multiply", "negative",
+    "not_equal", "pow", "power", "sin", "sqrt", "square", "subtract", "tanh", "promote_types",
+    "result_type", "broadcast_in_dim", "logistic", "select_n", "neg", "ne", "eq", "ge", "gt", "le",
+    "lt", "max", "min", "mul", "sub", "div", "unflatten", "is_none", "structure_difference",
+}  # fmt: skip
+SPACES = [
+    "", "numpy", "numpy.linalg", "numpy.fft", "lax", "random", "tree", "nn", "nn.losses",
+    "nn.initializers", "optim", "optim.contrib", "data", "data.transforms", "amp", "vision",
+    "image", "scipy.special", "scipy.stats", "scipy.linalg", "scipy.signal", "scipy.optimize", "io",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("space", SPACES)
+def test_every_public_function_tells_of_keywords(space: str) -> None:
+    module = importlib.import_module(f"mgefn.{space}".rstrip("."))
+    met = 0
+    for name in getattr(module, "__all__", None) or dir(module):
+        f = getattr(module, name)
+        ours = getattr(f, "__module__", "").startswith("mgefn")
+        if not ours or not inspect.isfunction(f) or name.startswith("_"):
+            continue
+        parameters = inspect.signature(f).parameters.values()
+        takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
+        if takes_any or (name in HOT and not hasattr(f, "__signature__")):
+            continue
+        # Those with `**unknown` are entered, so Python must find all that they need.
+        needed = [x23 for p in parameters if p.default is p.empty and p.kind < p.VAR_POSITIONAL]
+        given = needed if hasattr(f, "__signature__") else []
+        with pytest.raises(ArgumentError, match=r"keywords must be among .* got 'qqq'"):
+            call(f, *given, qqq=1)
+        met += 1
+    assert met > 0
+
+
+def test_every_layer_tells_of_keywords() -> None:
+    for name in nn.__all__:
+        cls = getattr(nn, name)
+        if isinstance(cls, type) and issubclass(cls, nn.Module) and cls is not nn.Module:
+            parameters = inspect.signature(cls).parameters.values()
+            if not any(p.kind is p.VAR_KEYWORD for p in parameters):
+                with pytest.raises(ArgumentError, match=f"^{name}: keywords must be among"):
+                    call(cls, qqq=1)
 
 
 def test_other_type_errors_stay_as_they_are() -> None:
@@ -198,8 +280,12 @@ def test_every_suggestion_is_there_and_every_missing_name_is_missing(module: str
 def test_keywords_with_an_explanation_are_refused_by_their_function() -> None:
     spaces = (mgefn, mnp, nn, optim, data)
     for (function, keyword), text in suggestions._ELSEWHERE.items():
-        found = [getattr(s, function) for s in spaces if function in dir(s)]
+        head, _, method = function.rpartition(".")
+        where = [getattr(s, head) for s in spaces if head in dir(s)] if head else spaces
+        found = [getattr(s, method) for s in where if method in dir(s)]
         assert found, function
         for f in found:
-            assert keyword not in inspect.signature(f).parameters, (function, keyword)
+            parameters = inspect.signature(f).parameters.values()
+            named = [p.name for p in parameters if p.kind is not p.VAR_POSITIONAL]
+            assert keyword not in named, (function, keyword)
         assert text.endswith("."), text

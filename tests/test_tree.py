@@ -467,6 +467,54 @@ def test_optree_is_loaded_late():
     subprocess.run([sys.executable, "-c", LATE_OPTREE], check=True)
 
 
+AT_EXIT = """
+import atexit, collections, sys
+import mgefn
+import mgefn.numpy as mnp
+Pair = collections.namedtuple("Pair", "a b")
+class Box:
+    def __init__(self, a):
+        self.a = a
+mgefn.tree.register_pytree_node(Box, lambda b: ((b.a,), None), lambda m, c: Box(*c))
+def at_end():
+    tree = Pair(Box(mnp.ones(3)), {"q": [1.0, None], "r": (2.0,)})
+    slope = mgefn.grad(lambda t: (t.a.a ** 2).sum() * t.b["q"][0])(tree)
+    assert slope.a.a.tolist() == [2, 2, 2] and slope.b["q"][1] is None
+    assert mgefn.jit(lambda t: t.b["r"][0] + 1)(tree) == 3
+    print("done")
+atexit.register(at_end)  # before optree is loaded, whose own handler runs first
+BEFORE
+"""
+
+
+@pytest.mark.parametrize(
+    "before",
+    ["mgefn.tree.leaves([1])", "mgefn.jit(lambda t: t['a'] + 1)({'a': mnp.ones(3)})"],
+)
+def test_pytrees_work_in_exit_handlers(before):
+    # A program compiled before: the compiler's first import needs threads, which end earlier.
+    program = AT_EXIT.replace("BEFORE", f"{before}\nmgefn.jit(lambda x: x + 1)(1.0)")
+    found = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+    )
+    assert found.stdout == "done\n", found.stderr
+    assert found.stderr == ""
+
+
+NO_THREADS = """
+import threading
+from mgefn import tree
+def start(self):
+    raise RuntimeError("can't create new thread at interpreter shutdown")
+threading.Thread.start = start
+assert tree.leaves([1, {"a": 2}]) == [1, 2]
+"""
+
+
+def test_optree_is_loaded_where_no_thread_starts():
+    subprocess.run([sys.executable, "-c", NO_THREADS], check=True)
+
+
 def test_tree_util_has_the_same_functions():
     for name in tree_util.__all__:
         plain = name.removeprefix("tree_")

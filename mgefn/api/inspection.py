@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from mgefn.core.devices import Device, devices_of
 from mgefn.core.interpreter import NamedAxis, interpreter_set_to, state
 from mgefn.core.jaxpr import ClosedJaxpr
 from mgefn.core.source import fun_name
-from mgefn.errors import ArgumentError, api_boundary
+from mgefn.errors import ArgumentError, api_boundary, api_context
 from mgefn.interpreters.jit import jit_p
 from mgefn.interpreters.on_device import DefaultDevice
 from mgefn.interpreters.staging import trace
@@ -148,14 +148,14 @@ def named_call(fun: Callable[..., Any], *, name: str | None = None) -> Callable[
     return api_boundary(named)
 
 
-@contextmanager
+@api_context
 def ensure_compile_time_eval() -> Iterator[None]:
     """Within the block operations on known values are computed at once, also under jit."""
     with interpreter_set_to(None):
         yield
 
 
-@contextmanager
+@api_context
 def disable_jit(disable: bool = True) -> Iterator[None]:
     """Within the block jitted functions run operation by operation, for debugging."""
     with config.override(disable_jit=disable):

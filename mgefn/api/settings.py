@@ -31,13 +31,13 @@ from mgefn.core.interpreter import interpreter_set_to, state
 from mgefn.core.source import describe, scopes
 from mgefn.core.tracer import Tracer
 from mgefn.core.transfers import checked_level, guards
-from mgefn.errors import ArgumentError, LeakedTracerError, api_boundary, leave_api
+from mgefn.errors import ArgumentError, LeakedTracerError, api_boundary, api_context, leave_api
 from mgefn.interpreters.on_device import DefaultDevice
 
 # -- settings for a block -------------------------------------------------------------------------
 
 
-@contextmanager
+@api_context
 def enable_x64(new_val: bool = True) -> Iterator[None]:
     """Within the block Python numbers and constructors without a dtype give 64-bit types.
 
@@ -50,7 +50,7 @@ def enable_x64(new_val: bool = True) -> Iterator[None]:
         yield
 
 
-@contextmanager
+@api_context
 def debug_nans(new_val: bool = True) -> Iterator[None]:
     """Within the block the first operation that makes a NaN raises, also in compiled programs.
 
@@ -70,14 +70,14 @@ def debug_nans(new_val: bool = True) -> Iterator[None]:
         yield
 
 
-@contextmanager
+@api_context
 def debug_infs(new_val: bool = True) -> Iterator[None]:
     """Within the block the first operation that makes an infinity raises; see `debug_nans`."""
     with config.override(debug_infs=new_val):
         yield
 
 
-@contextmanager
+@api_context
 def log_compiles(new_val: bool = True) -> Iterator[None]:
     """Within the block jit says on stderr what it traces, why, and how long that took."""
     with config.override(log_compiles=new_val):
@@ -117,7 +117,7 @@ def _on_default(device: Device) -> Iterator[None]:
         yield
 
 
-@contextmanager
+@api_context
 def transfer_guard(level: str) -> Iterator[None]:
     """Within the block copies between the host and GPUs are allowed, printed or forbidden.
 
@@ -138,7 +138,7 @@ def transfer_guard(level: str) -> Iterator[None]:
         yield
 
 
-@contextmanager
+@api_context
 def transfer_guard_host_to_device(level: str) -> Iterator[None]:
     """`transfer_guard` for copies from the host to a GPU."""
     previous = guards.host_to_device
@@ -149,7 +149,7 @@ def transfer_guard_host_to_device(level: str) -> Iterator[None]:
         guards.host_to_device = previous
 
 
-@contextmanager
+@api_context
 def transfer_guard_device_to_host(level: str) -> Iterator[None]:
     """`transfer_guard` for copies from a GPU to the host."""
     previous = guards.device_to_host
@@ -197,7 +197,7 @@ def _scope(name: str) -> Iterator[None]:
 # -- the whole process ----------------------------------------------------------------------------
 
 
-@contextmanager
+@api_context
 def checking_leaks(new_val: bool = True) -> Iterator[None]:
     """Raise at the end of the block where a traced value outlived the function that was traced.
 

@@ -113,18 +113,23 @@ def while_loop(
         leaves, init_tree = tree.flatten(val)
         carry = [_leaf(x) for x in leaves]
     args = tree.structure((init_val,))
+    about = body_fun.about if isinstance(body_fun, _WhileStep) else "while_loop"
     while True:
         avals = [x.aval for x in carry]
-        body = stage("while_loop", body_fun, args, avals)
+        body = stage(about, body_fun, args, avals)
         name = first_parameter(body_fun, "val")
-        check_structure("while_loop", body_fun, name, init_tree, body.out_tree)
+        check_structure(about, body_fun, name, init_tree, body.out_tree)
         again = joined(carry, avals, body.closed.out_avals)
         if again is None:
             break
         carry = again
     captured = body.captured
-    names = [*("a value it closes over" for _ in captured), *paths(name, init_val)]
-    check_types("while_loop", body_fun, body.closed, names, len(captured), body.closed.jaxpr.outs)
+    own = isinstance(body_fun, _WhileStep)
+    names = [
+        *("a value it closes over" for _ in captured),
+        *(body_fun.carry_names(init_val) if own else paths(name, init_val)),
+    ]
+    check_types(about, body_fun, body.closed, names, len(captured), body.closed.jaxpr.outs)
     condition = stage("while_loop", cond_fun, args, avals)
     test = _condition(cond_fun, condition)
     outs = while_p.bind(
@@ -264,20 +269,38 @@ class _Step(Wrapping):
     """The body of the scan: the carry is (i, value)."""
 
     __slots__ = ()
+    about = "fori_loop"
 
     def __call__(self, carry: Any, _: Any) -> Any:
         i, val = carry
-        return (i + 1, self.__wrapped__(i, val)), None
+        return (i + 1, _next_value(self.__wrapped__, i, val)), None
+
+    def carry_names(self, carry: Any) -> list[str]:
+        f = self.__wrapped__
+        return [first_parameter(f, "i"), *paths(first_parameter(f, "val", 1), carry[1])]
 
 
 class _WhileStep(Wrapping):
     """The body of the while_loop: the carry is (i, upper, value)."""
 
     __slots__ = ()
+    about = "fori_loop"
 
     def __call__(self, carry: Any) -> Any:
         i, upper, val = carry
-        return i + 1, upper, self.__wrapped__(i, val)
+        return i + 1, upper, _next_value(self.__wrapped__, i, val)
+
+    def carry_names(self, carry: Any) -> list[str]:
+        f = self.__wrapped__
+        return [first_parameter(f, "i"), "upper", *paths(first_parameter(f, "val", 1), carry[2])]
+
+
+def _next_value(body_fun: Callable[[Any, Any], Any], i: Any, val: Any) -> Any:
+    """body_fun(i, val), checked to have the structure of val."""
+    want, name = tree.structure(val), first_parameter(body_fun, "val", 1)
+    new = body_fun(i, val)
+    check_structure("fori_loop", body_fun, name, want, tree.structure(new))
+    return new
 
 
 def _not_last(carry: Any) -> Any:

@@ -413,10 +413,12 @@ def first_parameter(fun: Callable[..., Any], default: str, at: int = 0) -> str:
 def check_structure(about: str, fun: Callable[..., Any], name: str, want: Any, got: Any) -> None:
     """The carry that comes back must have the structure of the one that went in."""
     if want != got:
+        repair = "Return the carry as it came."
+        if got == tree.structure(None):
+            repair = "Does it end without a return?"
         raise TreeError(
             f"{about}: {fun_place(fun)} must return a carry of the structure of its argument "
-            f"{name}, {want}, got {got}: {tree.structure_difference(want, got)}. Return the carry "
-            "as it came."
+            f"{name}, {want}, got {got}: {tree.structure_difference(want, got)}. {repair}"
         )
 
 
@@ -466,17 +468,40 @@ def check_types(
     if not wrong:
         return
     told = []
+    repairs = []
     for i in wrong:
         a, b = ins[i].aval, outs[i].aval
+        name = names[n_leading + i]
         why = "" if a.dtype == b.dtype else _widened_by(closed, names, outs[i])
-        told.append(f"{names[n_leading + i]} is {a} and comes back as {b}{why}")
-    error = (
-        ShapeError if any(ins[i].aval.shape != outs[i].aval.shape for i in wrong) else DTypeError
+        told.append(f"{name} is {a} and comes back as {b}{why}")
+        if a.shape != b.shape:
+            repairs.append(_shape_repair(about, name, a.shape, b.shape))
+    shapes = bool(repairs)
+    casts = any(ins[i].aval.dtype != outs[i].aval.dtype for i in wrong)
+    if casts:
+        repairs.append("Cast the initial value, or what the body returns.")
+    what = "types" if shapes and casts else "shapes" if shapes else "dtypes"
+    raise (ShapeError if shapes else DTypeError)(
+        f"{about}: the carry of {fun_place(fun)} must keep its {what}, but {'; '.join(told)}. "
+        f"{' '.join(dict.fromkeys(repairs))}"
     )
-    raise error(
-        f"{about}: the carry of {fun_place(fun)} must keep its types, but {'; '.join(told)}. Cast "
-        "the initial value, or what the body returns."
-    )
+
+
+def _shape_repair(about: str, name: str, before: tuple[int, ...], after: tuple[int, ...]) -> str:
+    """What to do about a carry that changes its shape."""
+    try:
+        whole = np.broadcast_shapes(before, after)
+    except ValueError:
+        whole = ()
+    if whole == after:  # it was stretched to fit something else
+        return f"Start with that shape: mgefn.numpy.broadcast_to({name}, {after})."
+    if len(before) == len(after):
+        pieces = ", or return the pieces as y" if about == "scan" else ""
+        return (
+            "A carry can't grow or shrink: start with all the room it needs and write into it with "
+            f".at[i].set{pieces}."
+        )
+    return f"Return it in the shape {before}: reshape it, or keep the dimensions of reductions."
 
 
 def _widened_by(closed: ClosedJaxpr, names: Sequence[str], out: Atom) -> str:
@@ -520,15 +545,23 @@ def same_out(
             f"and {got.out_tree} from {names[1]}: "
             f"{tree.structure_difference(want.out_tree, got.out_tree)}. Change one of them."
         )
-    told = [
-        f"{p or 'the output'} is {a} from {names[0]} and {b} from {names[1]}"
+    differing = [
+        (p, a, b)
         for p, a, b in zip(
             paths("", want.out), want.closed.out_avals, got.closed.out_avals, strict=True
         )
         if not a.same_type(b)
     ]
-    if told:
-        raise DTypeError(
-            f"{about}: the branches must return the same types, but {'; '.join(told)}. Cast or "
-            "reshape in one of them."
+    if differing:
+        shapes = any(a.shape != b.shape for _, a, b in differing)
+        dtypes_too = any(a.dtype != b.dtype for _, a, b in differing)
+        what = "types" if shapes and dtypes_too else "shapes" if shapes else "dtypes"
+        repair = "Reshape, pad or broadcast in one of them." if shapes else ""
+        repair += f"{' ' if repair else ''}Cast in one of them." if dtypes_too else ""
+        told = "; ".join(
+            f"{p or 'the output'} is {a} from {names[0]} and {b} from {names[1]}"
+            for p, a, b in differing
+        )
+        raise (ShapeError if shapes else DTypeError)(
+            f"{about}: the branches must return the same {what}, but {told}. {repair}"
         )

@@ -131,17 +131,15 @@ def scan(
         return _in_python(f, tree.unflatten(init_tree, carry), slices, xs_tree, n, reverse)
     in_tree = tree.structure((init, xs))
     x_avals = [ShapedArray(x.shape[1:], x.dtype, x.weak_type) for x in slices]
+    about = getattr(f, "about", "scan")  # fori_loop has its own name and those of its carry
+    names_of: Any = getattr(f, "carry_names", None)
     while True:
         avals = [x.aval for x in carry]
-        staged = stage("scan", f, in_tree, [*avals, *x_avals])
+        staged = stage(about, f, in_tree, [*avals, *x_avals])
         pair = staged.out
-        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-            raise TreeError(
-                f"scan: {fun_place(f)} must return a pair (carry, y), got {staged.out_tree}. "
-                "Return None for what you do not need."
-            )
+        _check_pair(f, init_tree, pair)
         name = first_parameter(f, "carry")
-        check_structure("scan", f, name, init_tree, tree.structure(pair[0]))
+        check_structure(about, f, name, init_tree, tree.structure(pair[0]))
         again = joined(carry, avals, staged.closed.out_avals[: len(carry)])
         if again is None:
             break
@@ -149,16 +147,30 @@ def scan(
     k, captured, closed = len(carry), staged.captured, staged.closed
     names = [
         *("a value it closes over" for _ in captured),
-        *paths(name, init),
+        *(paths(name, init) if names_of is None else names_of(init)),
         *paths("xs", xs),
     ]
-    check_types("scan", f, closed, names, len(captured), closed.jaxpr.outs[:k])
+    check_types(about, f, closed, names, len(captured), closed.jaxpr.outs[:k])
     outs = scan_p.bind(
         *captured, *carry, *slices, jaxpr=closed, length=n, reverse=bool(reverse),
         num_consts=len(captured), num_carry=k,
     )  # fmt: skip
     y_tree = tree.structure(pair[1])
     return tree.unflatten(init_tree, outs[:k]), tree.unflatten(y_tree, outs[k:])
+
+
+def _check_pair(f: Callable[..., Any], init_tree: Any, pair: Any) -> None:
+    """What the body returns must be (carry, y)."""
+    got = tree.structure(pair)
+    is_pair = isinstance(pair, (tuple, list)) and len(pair) == 2
+    if is_pair and (got != init_tree or tree.structure(pair[0]) == init_tree):
+        return
+    what, repair = str(got), "Return None for what you do not need."
+    if got == tree.structure(None):
+        what, repair = "None", "Does it end without a return?"
+    elif got == init_tree:
+        what, repair = "the carry alone", "Return (carry, None) where there is no y to collect."
+    raise TreeError(f"scan: {fun_place(f)} must return a pair (carry, y), got {what}. {repair}")
 
 
 def _leaf(what: str, x: Any) -> Any:
@@ -210,7 +222,9 @@ def _in_python(
     """The loop itself, for disable_jit."""
     ys = []
     for i in range(n - 1, -1, -1) if reverse else range(n):
-        carry, y = f(carry, tree.unflatten(xs_tree, [x[i] for x in slices]))
+        pair = f(carry, tree.unflatten(xs_tree, [x[i] for x in slices]))
+        _check_pair(f, tree.structure(carry), pair)
+        carry, y = pair
         ys.append(y)
     if reverse:
         ys.reverse()

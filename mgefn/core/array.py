@@ -290,14 +290,15 @@ class ConcreteArray(HeldArray):
             return "Array(<donated or deleted>)"
         prefix = "Array("
         data = self._data
+        name = data.dtype.name
         if _holds_keys(data):
-            name = dtypes.short_name(data.dtype)
-            return f"Array({data.shape}, dtype={name}) overlaying:\n{_words(data)}"
-        body = np.array2string(data, separator=", ", prefix=prefix)
+            name, prefix = dtypes.short_name(data.dtype), "Array(words="
+        shown = _words(data) if _holds_keys(data) else data
+        body = np.array2string(shown, separator=", ", prefix=prefix)
         if data.size == 0:
             body = f"[], shape={data.shape}"
         weak = ", weak_type=True" if self._weak else ""
-        return f"{prefix}{body}, dtype={data.dtype.name}{weak})"
+        return f"{prefix}{body}, dtype={name}{weak})"
 
     def __str__(self) -> str:
         if type(self._data) is DonatedBuffer or _holds_keys(self._data):

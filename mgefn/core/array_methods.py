@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from types import ModuleType
-from typing import Any
+from typing import Any, Never
 
 import numpy as np
 
 from mgefn.core.devices import CPU, Device, Shard, Sharding, SingleDeviceSharding
-from mgefn.errors import ArgumentError, api_boundary, leave_api
+from mgefn.errors import ArgumentError, api_boundary, leave_api, no_such_keyword, tells_keywords
 
 METHODS: dict[str, Callable[..., Any]] = {}
 
@@ -520,6 +520,7 @@ class Array:
 
     # -- methods of numpy.ndarray ----------------------------------------------------------------
 
+    @tells_keywords
     def sum(
         self,
         axis: Axis = None,
@@ -529,8 +530,11 @@ class Array:
         *,
         initial: ArrayLike | None = None,
         where: ArrayLike | None = None,
+        **unknown: Never,
     ) -> Array:
         try:
+            if unknown:
+                raise no_such_keyword(Array.sum, unknown)
             return METHODS["sum"](self, axis, dtype, out, keepdims, initial=initial, where=where)
         except BaseException as e:
             leave_api(e)
@@ -549,6 +553,7 @@ class Array:
     ) -> Array:
         return METHODS["prod"](self, axis, dtype, out, keepdims, initial=initial, where=where)
 
+    @tells_keywords
     def mean(
         self,
         axis: Axis = None,
@@ -557,8 +562,11 @@ class Array:
         keepdims: bool = False,
         *,
         where: ArrayLike | None = None,
+        **unknown: Never,
     ) -> Array:
         try:
+            if unknown:
+                raise no_such_keyword(Array.mean, unknown)
             return METHODS["mean"](self, axis, dtype, out, keepdims, where=where)
         except BaseException as e:
             leave_api(e)
@@ -596,6 +604,7 @@ class Array:
             self, axis, dtype, out, ddof, keepdims, where=where, correction=correction
         )
 
+    @tells_keywords
     def max(
         self,
         axis: Axis = None,
@@ -603,8 +612,11 @@ class Array:
         keepdims: bool = False,
         initial: ArrayLike | None = None,
         where: ArrayLike | None = None,
+        **unknown: Never,
     ) -> Array:
         try:
+            if unknown:
+                raise no_such_keyword(Array.max, unknown)
             return METHODS["max"](self, axis, out, keepdims, initial, where)
         except BaseException as e:
             leave_api(e)
@@ -789,8 +801,13 @@ class Array:
     def round(self, decimals: int = 0, out: None = None) -> Array:
         return METHODS["round"](self, decimals, out)
 
-    def astype(self, dtype: DTypeLike, copy: bool = False, device: Any = None) -> Array:
+    @tells_keywords
+    def astype(
+        self, dtype: DTypeLike, copy: bool = False, device: Any = None, **unknown: Never
+    ) -> Array:
         try:
+            if unknown:
+                raise no_such_keyword(Array.astype, unknown)
             return METHODS["astype"](self, dtype, copy, device)
         except BaseException as e:
             leave_api(e)
@@ -805,8 +822,13 @@ class Array:
             )
         return METHODS["view"](self, dtype)
 
-    def reshape(self, *shape: Any, order: str = "C", copy: bool | None = None) -> Array:
+    @tells_keywords
+    def reshape(
+        self, *shape: Any, order: str = "C", copy: bool | None = None, **unknown: Never
+    ) -> Array:
         try:
+            if unknown:
+                raise no_such_keyword(Array.reshape, unknown)
             new = shape[0] if len(shape) == 1 else shape
             return METHODS["reshape"](self, new, order=order, copy=copy)
         except BaseException as e:
@@ -873,8 +895,9 @@ class IndexUpdate:
     """`x.at[index]`: each method gives a new array and leaves x as it is.
 
     All take `indices_are_sorted` and `unique_indices` (promises that may speed the update up),
-    `mode` ("drop", the default: updates out of bounds are ignored; "clip"; "promise_in_bounds";
-    for `get` the default "fill") and, for `get`, `fill_value` (NaN, or the least integer).
+    `mode` ("drop", the default: updates out of bounds are ignored; "clip"; "promise_in_bounds").
+    `get` has the modes "clip", the default, and "fill", which is it where a `fill_value` is given;
+    "fill" alone takes NaN, the least signed or the greatest unsigned integer, or True.
     """
 
     __slots__ = ("array", "index")

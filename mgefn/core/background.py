@@ -32,7 +32,10 @@ def later(jobs: list[Callable[[], None]]) -> None:
     """Do some jobs in the background, in their order."""
     _jobs.extend(jobs)
     if _jobs and not _running and not _ending:
-        _thread.start_new_thread(_work, ())
+        try:
+            _thread.start_new_thread(_work, ())
+        except RuntimeError:  # no thread starts any more when the interpreter ends
+            _jobs.clear()
 
 
 def wait() -> None:

@@ -19,6 +19,7 @@ from mgefn.errors import ArgumentError, ShapeError, api_boundary
 from mgefn.numpy import creation
 from mgefn.ops.elementwise import convert, exp, log, sqrt
 from mgefn.ops.shaping import canonical_shape, moveaxis, normalize_axis, reshape
+from mgefn.recipes import maker
 
 __all__ = [
     "Initializer",
@@ -69,7 +70,7 @@ def ones(key: ArrayLike, shape: Any, dtype: DTypeLike | None = None) -> Array:
     return creation.ones(shape, _dtype(dtype))
 
 
-@api_boundary
+@maker
 def constant(value: ArrayLike, dtype: DTypeLike | None = None) -> Initializer:
     """An initializer that fills with one value, or with an array that broadcasts to the shape."""
     default = dtype
@@ -80,7 +81,7 @@ def constant(value: ArrayLike, dtype: DTypeLike | None = None) -> Initializer:
     return init
 
 
-@api_boundary
+@maker
 def uniform(scale: ArrayLike = 1e-2, dtype: DTypeLike | None = None) -> Initializer:
     """An initializer with numbers evenly distributed in [0, scale)."""
     default = dtype
@@ -92,7 +93,7 @@ def uniform(scale: ArrayLike = 1e-2, dtype: DTypeLike | None = None) -> Initiali
     return init
 
 
-@api_boundary
+@maker
 def normal(stddev: ArrayLike = 1e-2, dtype: DTypeLike | None = None) -> Initializer:
     """An initializer with normal numbers of mean 0 and this standard deviation."""
     default = dtype
@@ -104,7 +105,7 @@ def normal(stddev: ArrayLike = 1e-2, dtype: DTypeLike | None = None) -> Initiali
     return init
 
 
-@api_boundary
+@maker
 def truncated_normal(
     stddev: ArrayLike = 1e-2,
     dtype: DTypeLike | None = None,
@@ -142,7 +143,7 @@ def _fans(
     return inner * window, outer * window
 
 
-@api_boundary
+@maker
 def variance_scaling(
     scale: float,
     mode: str,
@@ -226,7 +227,7 @@ def _complex_truncated_normal(key: ArrayLike, shape: tuple[int, ...], dtype: np.
     return sqrt(-log(1 - t)) * unit
 
 
-@api_boundary
+@maker
 def glorot_uniform(
     in_axis: Axes = -2,
     out_axis: Axes = -1,
@@ -237,7 +238,7 @@ def glorot_uniform(
     return variance_scaling(1.0, "fan_avg", "uniform", in_axis, out_axis, batch_axis, dtype)
 
 
-@api_boundary
+@maker
 def glorot_normal(
     in_axis: Axes = -2,
     out_axis: Axes = -1,
@@ -250,7 +251,7 @@ def glorot_normal(
     )
 
 
-@api_boundary
+@maker
 def lecun_uniform(
     in_axis: Axes = -2,
     out_axis: Axes = -1,
@@ -261,7 +262,7 @@ def lecun_uniform(
     return variance_scaling(1.0, "fan_in", "uniform", in_axis, out_axis, batch_axis, dtype)
 
 
-@api_boundary
+@maker
 def lecun_normal(
     in_axis: Axes = -2,
     out_axis: Axes = -1,
@@ -272,7 +273,7 @@ def lecun_normal(
     return variance_scaling(1.0, "fan_in", "truncated_normal", in_axis, out_axis, batch_axis, dtype)
 
 
-@api_boundary
+@maker
 def he_uniform(
     in_axis: Axes = -2,
     out_axis: Axes = -1,
@@ -283,7 +284,7 @@ def he_uniform(
     return variance_scaling(2.0, "fan_in", "uniform", in_axis, out_axis, batch_axis, dtype)
 
 
-@api_boundary
+@maker
 def he_normal(
     in_axis: Axes = -2,
     out_axis: Axes = -1,
@@ -298,7 +299,7 @@ xavier_uniform, xavier_normal = glorot_uniform, glorot_normal
 kaiming_uniform, kaiming_normal = he_uniform, he_normal
 
 
-@api_boundary
+@maker
 def orthogonal(
     scale: ArrayLike = 1.0, column_axis: int = -1, dtype: DTypeLike | None = None
 ) -> Initializer:
@@ -333,7 +334,7 @@ def orthogonal(
     return init
 
 
-@api_boundary
+@maker
 def delta_orthogonal(
     scale: ArrayLike = 1.0, column_axis: int = -1, dtype: DTypeLike | None = None
 ) -> Initializer:

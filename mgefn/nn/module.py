@@ -36,6 +36,7 @@ from mgefn.control.checkpoint import checkpoint
 from mgefn.core.array import as_array, described, is_arraylike
 from mgefn.core.array_methods import Array, ArrayLike, DTypeLike
 from mgefn.errors import ArgumentError, ShapeError, api_boundary
+from mgefn.recipes import shown
 from mgefn.suggestions import accepted, explained, unknown_keyword
 
 __all__ = ["Module", "Record", "Run", "apply", "init", "read_plan"]
@@ -381,6 +382,22 @@ def read_plan(module: Module, inputs: Any, options: dict[str, Any]) -> _Plan:
     return plans[-1]
 
 
+def _described(module: Any) -> str:
+    """The call that makes a module like this one: fields that are not at their defaults."""
+    if not dataclasses.is_dataclass(module):
+        return object.__repr__(module)
+    given = []
+    for field in dataclasses.fields(module):
+        value = getattr(module, field.name, field.default)
+        # Of one type, as 1, 1.0 and True are equal; == of others may give an array.
+        kept = isinstance(value, (bool, int, float, str, tuple)) and type(value) is type(
+            field.default
+        )
+        if not (value is field.default or (kept and value == field.default)) and field.repr:
+            given.append(f"{field.name}={shown(value)}")
+    return f"{type(module).__qualname__}({', '.join(given)})"
+
+
 class Module:
     """A layer or a model: a description that knows how to start and how to compute.
 
@@ -396,6 +413,22 @@ class Module:
         >>> y.shape
         (2, 3)
     """
+
+    @api_boundary
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        """Tell what the constructor takes, also that of a subclass outside of this library."""
+        if kwargs:
+            names = accepted(cls.__init__)
+            unknown = [name for name in kwargs if name not in (names or kwargs)]
+            if unknown:
+                raise ArgumentError(unknown_keyword(cls.__qualname__, unknown[0], names or ()))
+        return super().__new__(cls)
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        # In the class itself, where it keeps dataclass from writing one.
+        if "__repr__" not in cls.__dict__:
+            cls.__repr__ = _described  # type: ignore[method-assign]
 
     def forward(self, run: Run, *inputs: Any, **options: Any) -> Any:
         """The output; to be defined by a subclass."""

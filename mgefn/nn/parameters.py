@@ -21,6 +21,7 @@ from mgefn.core.array import described
 from mgefn.core.array_methods import Array
 from mgefn.errors import ArgumentError, ShapeError, TreeError, api_boundary
 from mgefn.nn.module import Module
+from mgefn.recipes import maker
 
 __all__ = [
     "TrainState",
@@ -123,7 +124,7 @@ def filter(
     return _kept(pytree, mask, replace, is_leaf, not inverse)
 
 
-@api_boundary
+@maker
 def filter_value_and_grad(fun: Callable[..., Any], *, has_aux: bool = False) -> Callable[..., Any]:
     """Value and gradient in the floating and complex arrays of the first argument.
 
@@ -156,7 +157,7 @@ def filter_value_and_grad(fun: Callable[..., Any], *, has_aux: bool = False) -> 
     return api_boundary(wrapped)
 
 
-@api_boundary
+@maker
 def filter_grad(fun: Callable[..., Any], *, has_aux: bool = False) -> Callable[..., Any]:
     """The gradient of `filter_value_and_grad`, or (gradient, data) with has_aux=True."""
     both = filter_value_and_grad(fun, has_aux=has_aux)

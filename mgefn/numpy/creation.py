@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import operator
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Never
 
 import numpy as np
 
@@ -29,6 +29,8 @@ from mgefn.errors import (
     ShapeError,
     api_boundary,
     leave_api,
+    no_such_keyword,
+    tells_keywords,
 )
 from mgefn.interpreters.on_device import DefaultDevice
 from mgefn.ops.elementwise import convert, power, promoted, where
@@ -97,6 +99,7 @@ def array(
 
 
 @method("asarray")
+@tells_keywords
 def asarray(
     a: Any,
     dtype: DTypeLike | None = None,
@@ -104,6 +107,7 @@ def asarray(
     *,
     copy: bool | None = None,
     device: Any = None,
+    **unknown: Never,
 ) -> Array:
     """An array of anything array-like; an array itself is returned as it is, without copy=True.
 
@@ -117,6 +121,8 @@ def asarray(
         Array([2., 2.], dtype=float16)
     """
     try:
+        if unknown:
+            raise no_such_keyword(asarray, unknown)
         if device is not None or state.current.__class__ is DefaultDevice:
             with interpreter_set_to(None):
                 made = asarray(a, dtype, order, copy=copy)
@@ -395,11 +401,19 @@ def _like(name: str, a: Any, dtype: Any, shape: Any) -> tuple[tuple[int, ...], n
     return new_shape, new, weak
 
 
+@tells_keywords
 def zeros_like(
-    a: Any, dtype: DTypeLike | None = None, shape: Any = None, *, device: Any = None
+    a: Any,
+    dtype: DTypeLike | None = None,
+    shape: Any = None,
+    *,
+    device: Any = None,
+    **unknown: Never,
 ) -> Array:
     """Zeros of the shape and dtype of `a`, which may be anything with a shape and a dtype."""
     try:
+        if unknown:
+            raise no_such_keyword(zeros_like, unknown)
         return on("zeros_like", _filled(0, *_like("zeros_like", a, dtype, shape)), device, a)
     except BaseException as e:
         leave_api(e)

@@ -35,6 +35,7 @@ from mgefn.ops.elementwise import abs as absolute
 from mgefn.ops.elementwise import (
     conj,
     convert,
+    flat_at_zero,
     isnan,
     log,
     logical_and,
@@ -707,7 +708,7 @@ def norm(x: ArrayLike, ord: Any = None, axis: Axis = None, keepdims: bool = Fals
 
 def _root_of_squares(x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
     squares = square(x) if not dtypes.is_complex(x.dtype) else real(x * conj(x))
-    return sqrt(reductions.sum(squares, axes, keepdims=keepdims))
+    return flat_at_zero(sqrt, reductions.sum(squares, axes, keepdims=keepdims))
 
 
 def _vector_norm(x: Any, ord: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
@@ -725,7 +726,9 @@ def _vector_norm(x: Any, ord: Any, axes: tuple[int, ...], keepdims: bool) -> Any
     if ord == 1:
         return reductions.sum(size, axes, keepdims=keepdims)
     total = reductions.sum(power(size, ord), axes, keepdims=keepdims)
-    return power(total, 1 / ord)
+    if ord < 0:
+        return power(total, 1 / ord)
+    return flat_at_zero(lambda t: power(t, 1 / ord), total)
 
 
 def _matrix_norm(x: Any, ord: Any, axes: tuple[int, ...], keepdims: bool) -> Any:

@@ -9,7 +9,7 @@ import itertools
 import math
 import operator
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Never
 
 import numpy as np
 
@@ -27,6 +27,8 @@ from mgefn.errors import (
     TracerIntegerConversionError,
     api_boundary,
     leave_api,
+    no_such_keyword,
+    tells_keywords,
 )
 
 # -- axes and shapes ------------------------------------------------------------------------------
@@ -201,13 +203,16 @@ def broadcast_to_shape(x: Any, shape: tuple[int, ...]) -> Any:
     return broadcast_in_dim_p.bind1(x, shape=shape, broadcast_dimensions=dims)
 
 
-def broadcast_to(array: ArrayLike, shape: Any) -> Array:
+@tells_keywords
+def broadcast_to(array: ArrayLike, shape: Any, **unknown: Never) -> Array:
     """Repeat an array to `shape` by NumPy's broadcasting rule, as numpy.broadcast_to does.
 
     Raises:
         ShapeError: a dimension of array is neither 1 nor that of shape.
     """
     try:
+        if unknown:
+            raise no_such_keyword(broadcast_to, unknown)
         x = as_array(array, "broadcast_to")
         new = canonical_shape("broadcast_to", shape)
         n = len(new) - x.ndim
@@ -242,7 +247,10 @@ reshape_p = Primitive("reshape", linear=True, view=True, moves=True)  # params: 
 
 
 @method("reshape")
-def reshape(a: ArrayLike, shape: Any, order: str = "C", *, copy: bool | None = None) -> Array:
+@tells_keywords
+def reshape(
+    a: ArrayLike, shape: Any, order: str = "C", *, copy: bool | None = None, **unknown: Never
+) -> Array:
     """Give an array a new shape with the same elements, as numpy.reshape does.
 
     Args:
@@ -253,6 +261,8 @@ def reshape(a: ArrayLike, shape: Any, order: str = "C", *, copy: bool | None = N
         ShapeError: the sizes do not multiply to a's.
     """
     try:
+        if unknown:
+            raise no_such_keyword(reshape, unknown)
         x = as_array(a, "reshape")
         if shape.__class__ is tuple and all(s.__class__ is int for s in shape) and -1 not in shape:
             new = shape
@@ -316,9 +326,12 @@ def ravel(a: ArrayLike, order: str = "C") -> Array:
 
 
 @method("squeeze")
-def squeeze(a: ArrayLike, axis: Axis | Sequence[int] = None) -> Array:
+@tells_keywords
+def squeeze(a: ArrayLike, axis: Axis | Sequence[int] = None, **unknown: Never) -> Array:
     """Drop dimensions of size 1, as numpy.squeeze does; None drops all of them."""
     try:
+        if unknown:
+            raise no_such_keyword(squeeze, unknown)
         x = as_array(a, "squeeze")
         if axis is None:
             return reshape(x, tuple(n for n in x.shape if n != 1))
@@ -335,9 +348,12 @@ def squeeze(a: ArrayLike, axis: Axis | Sequence[int] = None) -> Array:
         raise
 
 
-def expand_dims(a: ArrayLike, axis: int | Sequence[int]) -> Array:
+@tells_keywords
+def expand_dims(a: ArrayLike, axis: int | Sequence[int], **unknown: Never) -> Array:
     """Insert dimensions of size 1 where the result has `axis`, as numpy.expand_dims does."""
     try:
+        if unknown:
+            raise no_such_keyword(expand_dims, unknown)
         x = as_array(a, "expand_dims")
         axes: Any = axis if isinstance(axis, (tuple, list)) else (axis,)
         ndim = x.ndim + len(axes)
@@ -365,7 +381,8 @@ transpose_p = Primitive("transpose", linear=True, view=True, moves=True)  # para
 
 
 @method("transpose")
-def transpose(a: ArrayLike, axes: Sequence[int] | None = None) -> Array:
+@tells_keywords
+def transpose(a: ArrayLike, axes: Sequence[int] | None = None, **unknown: Never) -> Array:
     """Permute the dimensions of an array, as numpy.transpose does.
 
     Args:
@@ -373,6 +390,8 @@ def transpose(a: ArrayLike, axes: Sequence[int] | None = None) -> Array:
         axes: dimension i of the result is dimension axes[i] of a; None reverses them.
     """
     try:
+        if unknown:
+            raise no_such_keyword(transpose, unknown)
         x = as_array(a, "transpose")
         n = x.ndim
         if axes is None:
@@ -429,9 +448,12 @@ def inverse_permutation(permutation: Sequence[int]) -> tuple[int, ...]:
     return tuple(inverse)
 
 
-def moveaxis(a: ArrayLike, source: Any, destination: Any) -> Array:
+@tells_keywords
+def moveaxis(a: ArrayLike, source: Any, destination: Any, **unknown: Never) -> Array:
     """Move dimensions to new places and keep the order of the others, as numpy.moveaxis does."""
     try:
+        if unknown:
+            raise no_such_keyword(moveaxis, unknown)
         x = as_array(a, "moveaxis")
         if source.__class__ is int and source == destination:
             return x

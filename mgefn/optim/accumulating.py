@@ -20,6 +20,7 @@ from mgefn.optim.base import (
     Updates,
     with_extra_args_support,
 )
+from mgefn.optim.making import maker
 from mgefn.optim.numerics import (
     bias_correction,
     cast,
@@ -40,7 +41,7 @@ class TraceState(NamedTuple):
     trace: Updates
 
 
-@api_boundary
+@maker
 def trace(
     decay: Any, nesterov: bool = False, accumulator_dtype: DTypeLike | None = None
 ) -> GradientTransformation:
@@ -73,7 +74,7 @@ class EmaState(NamedTuple):
     ema: Updates
 
 
-@api_boundary
+@maker
 def ema(
     decay: float, debias: bool = True, accumulator_dtype: DTypeLike | None = None
 ) -> GradientTransformation:
@@ -107,7 +108,7 @@ class ApplyEvery(NamedTuple):
     grad_acc: Updates
 
 
-@api_boundary
+@maker
 def apply_every(k: int = 1) -> GradientTransformation:
     """The sum of the last k updates at every k-th step, else zeros.
 

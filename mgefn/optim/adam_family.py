@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 
 from mgefn import dtypes, tree
 from mgefn.core.array_methods import Array, DTypeLike
-from mgefn.errors import ArgumentError, api_boundary
+from mgefn.errors import ArgumentError
 from mgefn.numpy.creation import asarray, full_like, zeros
 from mgefn.ops.elementwise import clip, convert, maximum, sign, sqrt, tanh, where
 from mgefn.optim.base import GradientTransformation, Params, Updates, needs_params
+from mgefn.optim.making import maker
 from mgefn.optim.numerics import (
     bias_correction,
     cast,
@@ -72,7 +73,7 @@ def _quotient(mu: Updates, nu: Updates, eps: Any, eps_root: Any) -> Updates:
     return tree.map(lambda m, v: m / (sqrt(v + eps_root) + eps), mu, nu)
 
 
-@api_boundary
+@maker
 def scale_by_adam(
     b1: float = 0.9,
     b2: float = 0.999,
@@ -121,7 +122,7 @@ class ScaleByAmsgradState(NamedTuple):
     nu_max: Updates
 
 
-@api_boundary
+@maker
 def scale_by_amsgrad(
     b1: float = 0.9,
     b2: float = 0.999,
@@ -161,7 +162,7 @@ def scale_by_amsgrad(
     return GradientTransformation(init, update)
 
 
-@api_boundary
+@maker
 def scale_by_adamax(
     b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8
 ) -> GradientTransformation:
@@ -190,7 +191,7 @@ def scale_by_adamax(
     return GradientTransformation(init, update)
 
 
-@api_boundary
+@maker
 def scale_by_belief(
     b1: float = 0.9,
     b2: float = 0.999,
@@ -228,7 +229,7 @@ def scale_by_belief(
     return GradientTransformation(init, update)
 
 
-@api_boundary
+@maker
 def scale_by_yogi(
     b1: float = 0.9,
     b2: float = 0.999,
@@ -268,7 +269,7 @@ def scale_by_yogi(
     return GradientTransformation(init, update)
 
 
-@api_boundary
+@maker
 def scale_by_radam(
     b1: float = 0.9,
     b2: float = 0.999,
@@ -315,7 +316,7 @@ def scale_by_radam(
     return GradientTransformation(init, update)
 
 
-@api_boundary
+@maker
 def scale_by_novograd(
     b1: float = 0.9,
     b2: float = 0.25,
@@ -371,7 +372,7 @@ class ScaleByAdanState(NamedTuple):
     t: Array
 
 
-@api_boundary
+@maker
 def scale_by_adan(
     b1: float = 0.98,
     b2: float = 0.92,
@@ -421,7 +422,7 @@ class ScaleByLionState(NamedTuple):
     mu: Updates
 
 
-@api_boundary
+@maker
 def scale_by_lion(
     b1: float = 0.9,
     b2: float = 0.99,

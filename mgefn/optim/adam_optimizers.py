@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from mgefn.core.array_methods import DTypeLike
-from mgefn.errors import api_boundary
 from mgefn.optim.adam_family import (
     scale_by_adam,
     scale_by_adamax,
@@ -20,6 +19,7 @@ from mgefn.optim.adam_family import (
 from mgefn.optim.adding import add_decayed_weights
 from mgefn.optim.base import GradientTransformationExtraArgs, MaskOrFn, ScalarOrSchedule, named
 from mgefn.optim.combining import chain
+from mgefn.optim.making import maker
 from mgefn.optim.scaling import (
     scale_by_learning_rate,
     scale_by_optimistic_gradient,
@@ -27,7 +27,7 @@ from mgefn.optim.scaling import (
 )
 
 
-@api_boundary
+@maker
 def adam(
     learning_rate: ScalarOrSchedule,
     b1: float = 0.9,
@@ -59,7 +59,7 @@ def adam(
     )
 
 
-@api_boundary
+@maker
 def adamw(
     learning_rate: ScalarOrSchedule,
     b1: float = 0.9,
@@ -87,7 +87,7 @@ def adamw(
     )
 
 
-@api_boundary
+@maker
 def nadam(
     learning_rate: ScalarOrSchedule,
     b1: float = 0.9,
@@ -102,7 +102,7 @@ def nadam(
     return named("nadam", adam(learning_rate, b1, b2, eps, eps_root, mu_dtype, nesterov=nesterov))
 
 
-@api_boundary
+@maker
 def nadamw(
     learning_rate: ScalarOrSchedule,
     b1: float = 0.9,
@@ -124,7 +124,7 @@ def nadamw(
     )
 
 
-@api_boundary
+@maker
 def amsgrad(
     learning_rate: ScalarOrSchedule,
     b1: float = 0.9,
@@ -150,7 +150,7 @@ def amsgrad(
     )
 
 
-@api_boundary
+@maker
 def adamax(
     learning_rate: ScalarOrSchedule, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8
 ) -> GradientTransformationExtraArgs:
@@ -163,7 +163,7 @@ def adamax(
     )
 
 
-@api_boundary
+@maker
 def adamaxw(
     learning_rate: ScalarOrSchedule,
     b1: float = 0.9,
@@ -183,7 +183,7 @@ def adamaxw(
     )
 
 
-@api_boundary
+@maker
 def radam(
     learning_rate: ScalarOrSchedule,
     b1: float = 0.9,
@@ -207,7 +207,7 @@ def radam(
     )
 
 
-@api_boundary
+@maker
 def adabelief(
     learning_rate: ScalarOrSchedule,
     b1: float = 0.9,
@@ -230,7 +230,7 @@ def adabelief(
     )
 
 
-@api_boundary
+@maker
 def yogi(
     learning_rate: ScalarOrSchedule, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-3
 ) -> GradientTransformationExtraArgs:
@@ -241,7 +241,7 @@ def yogi(
     return named("yogi", chain(scale_by_yogi(b1, b2, eps), scale_by_learning_rate(learning_rate)))
 
 
-@api_boundary
+@maker
 def lion(
     learning_rate: ScalarOrSchedule,
     b1: float = 0.9,
@@ -265,7 +265,7 @@ def lion(
     )
 
 
-@api_boundary
+@maker
 def lamb(
     learning_rate: ScalarOrSchedule,
     b1: float = 0.9,
@@ -290,7 +290,7 @@ def lamb(
     )
 
 
-@api_boundary
+@maker
 def novograd(
     learning_rate: ScalarOrSchedule,
     b1: float = 0.9,
@@ -312,7 +312,7 @@ def novograd(
     )
 
 
-@api_boundary
+@maker
 def adan(
     learning_rate: ScalarOrSchedule,
     b1: float = 0.98,
@@ -337,7 +337,7 @@ def adan(
     )
 
 
-@api_boundary
+@maker
 def optimistic_adam_v2(
     learning_rate: ScalarOrSchedule,
     *,
@@ -365,7 +365,7 @@ def optimistic_adam_v2(
     )
 
 
-@api_boundary
+@maker
 def optimistic_adam(
     learning_rate: float,
     optimism: float | None = None,

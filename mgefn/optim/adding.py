@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from mgefn import random, tree
+from mgefn import dtypes, random, tree
 from mgefn.core.array_methods import Array, ArrayLike
-from mgefn.errors import ArgumentError, api_boundary
+from mgefn.errors import ArgumentError
 from mgefn.numpy.creation import asarray
 from mgefn.ops.elementwise import sqrt
 from mgefn.optim.base import (
@@ -19,13 +19,14 @@ from mgefn.optim.base import (
     stateless,
 )
 from mgefn.optim.combining import maybe_masked
+from mgefn.optim.making import maker
 from mgefn.optim.numerics import cast_as, safe_increment, zero_count
 from mgefn.optim.tree import random_like
 
 AddDecayedWeightsState = EmptyState
 
 
-@api_boundary
+@maker
 def add_decayed_weights(
     weight_decay: ArrayLike = 0.0, mask: MaskOrFn | None = None
 ) -> GradientTransformation:
@@ -80,16 +81,12 @@ def key_from(operation: str, key: Any, seed: Any) -> Array:
     given = key if key is not None else seed
     if given is None:
         raise ArgumentError(f"{operation}: key is missing. Give a random key or an integer.")
-    if isinstance(given, int) or (asarray(given).ndim == 0 and not _is_key(given)):
-        return random.key(given)
-    return given
+    x = asarray(given)
+    # A key is an element of a dtype of its own, or two words.
+    return random.key(given) if x.ndim == 0 and not dtypes.is_key(x.dtype) else given
 
 
-def _is_key(x: Any) -> bool:
-    return str(getattr(x, "dtype", "")).startswith("key")
-
-
-@api_boundary
+@maker
 def add_noise(
     eta: float, gamma: float, key: Any = None, *, seed: Any = None
 ) -> GradientTransformation:

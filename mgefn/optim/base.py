@@ -27,6 +27,8 @@ from mgefn.errors import (
 )
 from mgefn.numpy.creation import zeros_like
 from mgefn.numpy.introspection import shape as shape_of
+from mgefn.optim.making import maker
+from mgefn.recipes import recipe_of, shown
 
 Params = Any  # a pytree of arrays
 Updates = Any  # a pytree like Params
@@ -50,6 +52,13 @@ class GradientTransformation(NamedTuple):
     init: Callable[..., Any]
     update: Callable[..., Any]
 
+    def __repr__(self) -> str:
+        """The call that made it, where that is known."""
+        recipe = recipe_of(self.update)
+        if recipe is not None and recipe_of(self.init) in (recipe, None):
+            return repr(recipe)
+        return f"{type(self).__name__}(init={shown(self.init)}, update={shown(self.update)})"
+
 
 class GradientTransformationExtraArgs(GradientTransformation):
     """A transformation whose update takes further keyword arguments, such as the loss."""
@@ -65,7 +74,7 @@ def init_empty_state(params: Params) -> EmptyState:
     return EmptyState()
 
 
-@api_boundary
+@maker
 def stateless(f: Callable[[Updates, Params | None], Updates]) -> GradientTransformation:
     """A transformation without state from a function (updates, params) -> updates."""
 
@@ -77,7 +86,7 @@ def stateless(f: Callable[[Updates, Params | None], Updates]) -> GradientTransfo
     return GradientTransformation(init_empty_state, update)
 
 
-@api_boundary
+@maker
 def stateless_with_tree_map(f: Callable[[Any, Any], Any]) -> GradientTransformation:
     """A transformation without state from a function of one leaf: (update, param) -> update.
 
@@ -98,7 +107,7 @@ def stateless_with_tree_map(f: Callable[[Any, Any], Any]) -> GradientTransformat
     return stateless(each)
 
 
-@api_boundary
+@maker
 def with_extra_args_support(tx: GradientTransformation) -> GradientTransformationExtraArgs:
     """The transformation, made to ignore keyword arguments that it does not know."""
     if isinstance(tx, GradientTransformationExtraArgs):
@@ -112,13 +121,13 @@ def with_extra_args_support(tx: GradientTransformation) -> GradientTransformatio
     return GradientTransformationExtraArgs(tx.init, update)
 
 
-@api_boundary
+@maker
 def identity() -> GradientTransformation:
     """The transformation that changes nothing."""
     return stateless(lambda updates, params: updates)
 
 
-@api_boundary
+@maker
 def set_to_zero() -> GradientTransformation:
     """Zeros in place of all updates."""
     return stateless(lambda updates, params: tree.map(zeros_like, updates))

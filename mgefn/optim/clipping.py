@@ -24,6 +24,7 @@ from mgefn.optim.base import (
     stateless,
     stateless_with_tree_map,
 )
+from mgefn.optim.making import maker
 from mgefn.optim.numerics import cast_as, global_norm, squared
 
 ClipState = EmptyState
@@ -31,14 +32,14 @@ ClipByGlobalNormState = EmptyState
 AdaptiveGradClipState = EmptyState
 
 
-@api_boundary
+@maker
 def clip(max_delta: ArrayLike) -> GradientTransformation:
     """Each element limited to [-max_delta, max_delta]."""
     bound: Any = max_delta
     return stateless_with_tree_map(lambda g, p: clipped(g, -bound, bound))
 
 
-@api_boundary
+@maker
 def clip_by_global_norm(max_norm: float) -> GradientTransformation:
     """Updates scaled down so that their global norm is at most max_norm.
 
@@ -55,7 +56,7 @@ def clip_by_global_norm(max_norm: float) -> GradientTransformation:
     return stateless(limit)
 
 
-@api_boundary
+@maker
 def clip_by_block_rms(threshold: float) -> GradientTransformation:
     """Each leaf scaled down so that the root of its mean square is at most threshold.
 
@@ -104,7 +105,7 @@ def unitwise_clip(
     return where(norm < bound, g, g * cast_as(bound / maximum(norm, div_eps), g))
 
 
-@api_boundary
+@maker
 def adaptive_grad_clip(
     clipping: float, eps: float = 1e-3, axis: Any = None
 ) -> GradientTransformation:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import Any, NamedTuple
 
 from mgefn import tree
-from mgefn.errors import ArgumentError, api_boundary
+from mgefn.errors import ArgumentError
 from mgefn.optim.base import (
     GradientTransformation,
     GradientTransformationExtraArgs,
@@ -19,9 +19,10 @@ from mgefn.optim.base import (
     set_to_zero,
     with_extra_args_support,
 )
+from mgefn.optim.making import maker
 
 
-@api_boundary
+@maker
 def chain(*args: GradientTransformation) -> GradientTransformationExtraArgs:
     """Transformations one after the other; the state is the tuple of their states.
 
@@ -54,7 +55,7 @@ def chain(*args: GradientTransformation) -> GradientTransformationExtraArgs:
     return named("chain", GradientTransformationExtraArgs(init, update))
 
 
-@api_boundary
+@maker
 def named_chain(*args: tuple[str, GradientTransformation]) -> GradientTransformationExtraArgs:
     """Named transformations one after the other; the state is the OrderedDict of their states.
 
@@ -99,7 +100,7 @@ class MaskedNode(NamedTuple):
     """Stands without leaves in the place of what a mask hides."""
 
 
-@api_boundary
+@maker
 def masked(
     inner: GradientTransformation, mask: MaskOrFn, *, mask_compatible_extra_args: bool = False
 ) -> GradientTransformationExtraArgs:
@@ -161,7 +162,7 @@ class PartitionState(NamedTuple):
 MultiTransformState = PartitionState
 
 
-@api_boundary
+@maker
 def partition(
     transforms: Mapping[Hashable, GradientTransformation],
     param_labels: Any,
@@ -220,7 +221,7 @@ def partition(
     return GradientTransformationExtraArgs(init, update)
 
 
-@api_boundary
+@maker
 def multi_transform(
     transforms: Mapping[Hashable, GradientTransformation],
     param_labels: Any,
@@ -233,13 +234,13 @@ def multi_transform(
     )
 
 
-@api_boundary
+@maker
 def freeze(mask: MaskOrFn) -> GradientTransformationExtraArgs:
     """Zero updates where the mask is true; the others pass through."""
     return masked(set_to_zero(), mask)
 
 
-@api_boundary
+@maker
 def selective_transform(
     optimizer: GradientTransformation, *, freeze_mask: MaskOrFn
 ) -> GradientTransformationExtraArgs:

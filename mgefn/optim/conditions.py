@@ -9,7 +9,6 @@ import numpy as np
 
 from mgefn import tree
 from mgefn.core.array_methods import Array
-from mgefn.errors import api_boundary
 from mgefn.numpy.creation import asarray, zeros_like
 from mgefn.ops import reductions
 from mgefn.ops.elementwise import isfinite, isnan, where
@@ -23,6 +22,7 @@ from mgefn.optim.base import (
     stateless,
     with_extra_args_support,
 )
+from mgefn.optim.making import maker
 from mgefn.optim.numerics import safe_increment, zero_count
 
 NonNegativeParamsState = EmptyState
@@ -45,7 +45,7 @@ class ZeroNansState(NamedTuple):
     found_nan: Any
 
 
-@api_boundary
+@maker
 def zero_nans() -> GradientTransformation:
     """Zeros in place of nans."""
 
@@ -62,7 +62,7 @@ def zero_nans() -> GradientTransformation:
     return GradientTransformation(init, update)
 
 
-@api_boundary
+@maker
 def keep_params_nonnegative() -> GradientTransformation:
     """Updates that would make a parameter negative changed so that they make it 0.
 
@@ -92,7 +92,7 @@ class ApplyIfFiniteState(NamedTuple):
     inner_state: Any
 
 
-@api_boundary
+@maker
 def apply_if_finite(
     inner: GradientTransformation, max_consecutive_errors: int
 ) -> GradientTransformationExtraArgs:
@@ -146,7 +146,7 @@ class ConditionallyMaskState(NamedTuple):
 ConditionFn = Callable[..., Any]
 
 
-@api_boundary
+@maker
 def conditionally_transform(
     inner: GradientTransformation,
     should_transform_fn: ConditionFn,
@@ -188,7 +188,7 @@ def conditionally_transform(
     return GradientTransformationExtraArgs(init, update)
 
 
-@api_boundary
+@maker
 def conditionally_mask(
     inner: GradientTransformation,
     should_transform_fn: ConditionFn,

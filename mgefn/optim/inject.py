@@ -13,7 +13,7 @@ import numpy as np
 from mgefn import dtypes, tree
 from mgefn.core.array import is_arraylike
 from mgefn.core.array_methods import Array, DTypeLike
-from mgefn.errors import ArgumentError, api_boundary
+from mgefn.errors import ArgumentError
 from mgefn.numpy.creation import asarray
 from mgefn.ops.elementwise import convert
 from mgefn.optim.base import (
@@ -24,6 +24,7 @@ from mgefn.optim.base import (
     Updates,
     with_extra_args_support,
 )
+from mgefn.optim.making import maker
 from mgefn.optim.numerics import safe_increment, zero_count
 
 
@@ -96,7 +97,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (numbers.Number, np.ndarray)) or is_arraylike(value)
 
 
-@api_boundary
+@maker
 def inject_stateful_hyperparams(
     inner_factory: Callable[..., GradientTransformation],
     static_args: str | Iterable[str] = (),
@@ -122,42 +123,56 @@ def inject_stateful_hyperparams(
         Array([-0.5], dtype=float32)
     """
     static = {static_args} if isinstance(static_args, str) else set(static_args)
-    signature = inspect.signature(inner_factory)
-    if not static <= set(signature.parameters):
+    names = inspect.signature(inner_factory).parameters
+    if not static <= set(names):
         raise ArgumentError(
-            f"inject_hyperparams: static_args must be among {sorted(signature.parameters)}, got "
+            f"inject_hyperparams: static_args must be among {sorted(names)}, got "
             f"{sorted(static)}. Correct the names."
         )
 
     @functools.wraps(inner_factory)
     def factory(*args: Any, **kwargs: Any) -> GradientTransformationExtraArgs:
-        bound = signature.bind(*args, **kwargs)
-        bound.apply_defaults()
-        schedules: dict[str, Any] = {}
-        values: dict[str, Any] = {}
-        others: dict[str, Any] = {}
-        for name, value in bound.arguments.items():
-            kind = signature.parameters[name].kind
-            if kind is inspect.Parameter.VAR_KEYWORD:
-                others.update(value)
-            elif kind is inspect.Parameter.VAR_POSITIONAL:
-                raise ArgumentError(
-                    "inject_hyperparams: the factory must not take *args, which have no names. "
-                    "Wrap it in a function of named arguments."
-                )
-            elif name in static or isinstance(value, (bool, np.bool_)):
-                others[name] = value
-            elif isinstance(value, StatefulSchedule):
-                schedules[name] = value
-            elif callable(value):
-                schedules[name] = WrappedSchedule(value)
-            elif _is_number(value):
-                values[name] = value
-            else:
-                others[name] = value
-        return _injected(inner_factory, values, schedules, others, hyperparam_dtype)
+        return injected(inner_factory, tuple(sorted(static)), hyperparam_dtype, *args, **kwargs)
 
     return factory
+
+
+@maker
+def injected(
+    inner_factory: Callable[..., GradientTransformation],
+    static: tuple[str, ...],
+    hyperparam_dtype: DTypeLike | None,
+    /,
+    *args: Any,
+    **kwargs: Any,
+) -> GradientTransformationExtraArgs:
+    """inject_hyperparams(inner_factory, static, hyperparam_dtype)(*args, **kwargs)."""
+    signature = inspect.signature(inner_factory)
+    bound = signature.bind(*args, **kwargs)
+    bound.apply_defaults()
+    schedules: dict[str, Any] = {}
+    values: dict[str, Any] = {}
+    others: dict[str, Any] = {}
+    for name, value in bound.arguments.items():
+        kind = signature.parameters[name].kind
+        if kind is inspect.Parameter.VAR_KEYWORD:
+            others.update(value)
+        elif kind is inspect.Parameter.VAR_POSITIONAL:
+            raise ArgumentError(
+                "inject_hyperparams: the factory must not take *args, which have no names. "
+                "Wrap it in a function of named arguments."
+            )
+        elif name in static or isinstance(value, (bool, np.bool_)):
+            others[name] = value
+        elif isinstance(value, StatefulSchedule):
+            schedules[name] = value
+        elif callable(value):
+            schedules[name] = WrappedSchedule(value)
+        elif _is_number(value):
+            values[name] = value
+        else:
+            others[name] = value
+    return _injected(inner_factory, values, schedules, others, hyperparam_dtype)
 
 
 inject_hyperparams = inject_stateful_hyperparams

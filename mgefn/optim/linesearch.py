@@ -17,11 +17,12 @@ from mgefn.api.derivatives import value_and_grad
 from mgefn.control.branching import cond
 from mgefn.control.loops import while_loop
 from mgefn.core.array_methods import Array
-from mgefn.errors import ArgumentError, api_boundary
+from mgefn.errors import ArgumentError
 from mgefn.numpy.creation import asarray, full
 from mgefn.ops.elementwise import convert, isfinite, isnan, maximum, minimum, real, where
 from mgefn.optim import tree as trees
 from mgefn.optim.base import GradientTransformationExtraArgs, Params, Updates
+from mgefn.optim.making import maker
 
 
 class BacktrackingLinesearchInfo(NamedTuple):
@@ -64,7 +65,7 @@ def number(value: Any, dtype: Any) -> Array:
     return full((), value, dtype)
 
 
-@api_boundary
+@maker
 def scale_by_backtracking_linesearch(
     max_backtracking_steps: int,
     slope_rtol: float = 1e-4,
@@ -175,7 +176,7 @@ def scale_by_backtracking_linesearch(
     return GradientTransformationExtraArgs(init, update)
 
 
-@api_boundary
+@maker
 def value_and_grad_from_state(value_fn: Callable[..., Any]) -> Callable[..., tuple[Any, Any]]:
     """As value_and_grad, taking both from the state of a line search where they are there.
 

@@ -11,11 +11,12 @@ from mgefn import tree
 from mgefn.api.inspection import eval_shape
 from mgefn.control.loops import fori_loop
 from mgefn.core.array_methods import Array
-from mgefn.errors import ArgumentError, ShapeError, api_boundary
+from mgefn.errors import ArgumentError, ShapeError
 from mgefn.numpy.creation import asarray, zeros
 from mgefn.ops.elementwise import convert
 from mgefn.ops.indexing import dynamic_index_in_dim, dynamic_update_index_in_dim
 from mgefn.ops.shaping import reshape
+from mgefn.optim.making import maker
 
 
 class AccumulationType(enum.Enum):
@@ -36,7 +37,7 @@ def _as_tuple(x: Any) -> tuple[Any, ...]:
     return (x,) if isinstance(x, (int, str)) else tuple(x)
 
 
-@api_boundary
+@maker
 def microbatch(
     fun: Callable[..., Any],
     argnums: int | Sequence[int],

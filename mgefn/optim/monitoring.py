@@ -21,6 +21,7 @@ from mgefn.optim.base import (
     init_empty_state,
     with_extra_args_support,
 )
+from mgefn.optim.making import maker
 
 Measure = Callable[[Updates], Any]
 
@@ -31,7 +32,7 @@ class SnapshotState(NamedTuple):
     measurement: dict[str, Any]
 
 
-@api_boundary
+@maker
 def snapshot(measure_name: str, measure: Measure) -> GradientTransformation:
     """Updates pass through, and what is measured of them is kept.
 
@@ -59,7 +60,7 @@ def snapshot(measure_name: str, measure: Measure) -> GradientTransformation:
     return GradientTransformation(init, update)
 
 
-@api_boundary
+@maker
 def measure_with_ema(
     measure: Measure,
     decay: ArrayLike,
@@ -98,7 +99,7 @@ class MonitorState(NamedTuple):
     measure_states: tuple[Any, ...]
 
 
-@api_boundary
+@maker
 def monitor(
     measures: Mapping[str, GradientTransformation | Measure],
 ) -> GradientTransformationExtraArgs:

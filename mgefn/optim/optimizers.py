@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mgefn.core.array_methods import DTypeLike
-from mgefn.errors import ArgumentError, api_boundary
+from mgefn.errors import ArgumentError
 from mgefn.optim.accumulating import ema, trace
 from mgefn.optim.adding import add_decayed_weights, add_noise
 from mgefn.optim.base import (
@@ -22,6 +22,7 @@ from mgefn.optim.base import (
 )
 from mgefn.optim.clipping import clip_by_block_rms
 from mgefn.optim.combining import chain, masked
+from mgefn.optim.making import maker
 from mgefn.optim.root_mean_squares import (
     scale_by_adadelta,
     scale_by_factored_rms,
@@ -42,7 +43,7 @@ from mgefn.optim.scaling import (
 )
 
 
-@api_boundary
+@maker
 def sgd(
     learning_rate: ScalarOrSchedule,
     momentum: float | None = None,
@@ -64,7 +65,7 @@ def sgd(
     )
 
 
-@api_boundary
+@maker
 def noisy_sgd(
     learning_rate: ScalarOrSchedule,
     eta: float = 0.01,
@@ -83,13 +84,13 @@ def noisy_sgd(
     )
 
 
-@api_boundary
+@maker
 def sign_sgd(learning_rate: ScalarOrSchedule) -> GradientTransformationExtraArgs:
     """Steps by the sign of the gradient. Source: Bernstein et al. (2018), arXiv:1802.04434."""
     return named("sign_sgd", chain(scale_by_sign(), scale_by_learning_rate(learning_rate)))
 
 
-@api_boundary
+@maker
 def signum(
     learning_rate: ScalarOrSchedule,
     beta: float = 0.9,
@@ -114,7 +115,7 @@ def signum(
     )
 
 
-@api_boundary
+@maker
 def optimistic_gradient_descent(
     learning_rate: ScalarOrSchedule, alpha: ScalarOrSchedule = 1.0, beta: ScalarOrSchedule = 1.0
 ) -> GradientTransformationExtraArgs:
@@ -128,7 +129,7 @@ def optimistic_gradient_descent(
     )
 
 
-@api_boundary
+@maker
 def polyak_sgd(
     max_learning_rate: float = 1.0,
     scaling: ScalarOrSchedule = 1.0,
@@ -147,7 +148,7 @@ def polyak_sgd(
     )
 
 
-@api_boundary
+@maker
 def rprop(
     learning_rate: float,
     eta_minus: float = 0.5,
@@ -168,7 +169,7 @@ def rprop(
 # -- by size ---------------------------------------------------------------------------------------
 
 
-@api_boundary
+@maker
 def adagrad(
     learning_rate: ScalarOrSchedule, initial_accumulator_value: float = 0.1, eps: float = 1e-7
 ) -> GradientTransformationExtraArgs:
@@ -182,7 +183,7 @@ def adagrad(
     )
 
 
-@api_boundary
+@maker
 def adadelta(
     learning_rate: ScalarOrSchedule | None = None,
     rho: float = 0.9,
@@ -204,7 +205,7 @@ def adadelta(
     )
 
 
-@api_boundary
+@maker
 def rmsprop(
     learning_rate: ScalarOrSchedule,
     decay: float = 0.9,
@@ -237,7 +238,7 @@ def rmsprop(
     )
 
 
-@api_boundary
+@maker
 def adafactor(
     learning_rate: ScalarOrSchedule | None = None,
     min_dim_size_to_factor: int = 128,
@@ -283,7 +284,7 @@ def adafactor(
     return named("adafactor", chain(*parts, scale_by_learning_rate(1)))
 
 
-@api_boundary
+@maker
 def sm3(learning_rate: float, momentum: float = 0.9) -> GradientTransformationExtraArgs:
     """Adagrad that keeps only the largest sum along each dimension.
 
@@ -295,7 +296,7 @@ def sm3(learning_rate: float, momentum: float = 0.9) -> GradientTransformationEx
 # -- by layer --------------------------------------------------------------------------------------
 
 
-@api_boundary
+@maker
 def lars(
     learning_rate: ScalarOrSchedule,
     weight_decay: ScalarOrSchedule = 0.0,
@@ -330,7 +331,7 @@ def lars(
     )
 
 
-@api_boundary
+@maker
 def fromage(learning_rate: float, min_norm: float = 1e-6) -> GradientTransformationExtraArgs:
     """Steps relative to the size of each leaf, which then shrinks a little.
 

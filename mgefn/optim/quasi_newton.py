@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 from mgefn import tree
 from mgefn.control.scan import scan
 from mgefn.core.array_methods import Array
-from mgefn.errors import api_boundary
 from mgefn.numpy.creation import arange, zeros
 from mgefn.ops.elementwise import minimum, real, where
 from mgefn.optim import tree as trees
@@ -22,6 +21,7 @@ from mgefn.optim.base import (
     needs_params,
 )
 from mgefn.optim.combining import chain
+from mgefn.optim.making import maker
 from mgefn.optim.numerics import cast_as, check_positive, safe_increment, zero_count, zeros_of
 from mgefn.optim.scaling import scale, scale_by_learning_rate
 from mgefn.optim.zoom import scale_by_zoom_linesearch
@@ -45,7 +45,7 @@ class ScaleByLBFGSState(NamedTuple):
     weights_memory: Array
 
 
-@api_boundary
+@maker
 def scale_by_lbfgs(
     memory_size: int = 10, scale_init_precond: bool = True
 ) -> GradientTransformation:
@@ -127,7 +127,7 @@ def _first(params: Params) -> Any:
     return leaves[0] if leaves else zeros(())
 
 
-@api_boundary
+@maker
 def lbfgs(
     learning_rate: ScalarOrSchedule | None = None,
     memory_size: int = 10,

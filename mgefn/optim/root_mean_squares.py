@@ -9,12 +9,13 @@ import numpy as np
 
 from mgefn import tree
 from mgefn.core.array_methods import Array
-from mgefn.errors import ArgumentError, api_boundary
+from mgefn.errors import ArgumentError
 from mgefn.numpy.creation import asarray, full_like, zeros, zeros_like
 from mgefn.ops import reductions
 from mgefn.ops.elementwise import convert, minimum, rsqrt, sqrt, where
 from mgefn.ops.shaping import expand_dims
 from mgefn.optim.base import GradientTransformation, Params, Updates
+from mgefn.optim.making import maker
 from mgefn.optim.numerics import (
     bias_correction as corrected,
 )
@@ -36,7 +37,7 @@ class ScaleByRssState(NamedTuple):
     sum_of_squares: Updates
 
 
-@api_boundary
+@maker
 def scale_by_rss(
     initial_accumulator_value: float = 0.1, eps: float = 1e-7
 ) -> GradientTransformation:
@@ -98,7 +99,7 @@ def _divide(g: Any, square: Any, eps: float, eps_in_sqrt: bool) -> Any:
     return g * rsqrt(square + eps) if eps_in_sqrt else g / (sqrt(square) + eps)
 
 
-@api_boundary
+@maker
 def scale_by_rms(
     decay: float = 0.9,
     eps: float = 1e-8,
@@ -136,7 +137,7 @@ def scale_by_rms(
     return GradientTransformation(init, update)
 
 
-@api_boundary
+@maker
 def scale_by_stddev(
     decay: float = 0.9,
     eps: float = 1e-8,
@@ -179,7 +180,7 @@ class ScaleByAdaDeltaState(NamedTuple):
     e_x: Updates
 
 
-@api_boundary
+@maker
 def scale_by_adadelta(rho: float = 0.9, eps: float = 1e-6) -> GradientTransformation:
     """Each element scaled by the root of averaged squares of its steps over its gradients'.
 
@@ -235,7 +236,7 @@ def _factored_dims(shape: tuple[int, ...], factored: bool, least: int) -> tuple[
     return int(order[-2]), int(order[-1])
 
 
-@api_boundary
+@maker
 def scale_by_factored_rms(
     factored: bool = True,
     decay_rate: float = 0.8,
@@ -322,7 +323,7 @@ class ScaleBySM3State(NamedTuple):
     nu: Updates
 
 
-@api_boundary
+@maker
 def scale_by_sm3(b1: float = 0.9, b2: float = 1.0, eps: float = 1e-8) -> GradientTransformation:
     """As `scale_by_rss`, where only the largest sum along each dimension is kept.
 

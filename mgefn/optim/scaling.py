@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from mgefn import tree
 from mgefn.core.array_methods import Array, ArrayLike
-from mgefn.errors import ArgumentError, api_boundary
+from mgefn.errors import ArgumentError
 from mgefn.numpy.creation import asarray, full_like, zeros_like
 from mgefn.ops import reductions
 from mgefn.ops.elementwise import clip as clipped
@@ -25,6 +25,7 @@ from mgefn.optim.base import (
     stateless,
     stateless_with_tree_map,
 )
+from mgefn.optim.making import maker
 from mgefn.optim.numerics import (
     cast_as,
     global_norm,
@@ -46,13 +47,13 @@ class ScaleByScheduleState(NamedTuple):
     count: Array  # type: ignore[assignment]  # optax's name, which hides tuple.count
 
 
-@api_boundary
+@maker
 def scale(step_size: ArrayLike) -> GradientTransformation:
     """Updates times a number."""
     return stateless_with_tree_map(lambda g, p: step_size * g)
 
 
-@api_boundary
+@maker
 def scale_by_schedule(step_size_fn: Schedule) -> GradientTransformation:
     """Updates times what a schedule gives for the number of the step, counted from 0."""
 
@@ -69,7 +70,7 @@ def scale_by_schedule(step_size_fn: Schedule) -> GradientTransformation:
     return GradientTransformation(init, update)
 
 
-@api_boundary
+@maker
 def scale_by_learning_rate(
     learning_rate: ScalarOrSchedule = None, *, flip_sign: bool = True
 ) -> GradientTransformation:
@@ -83,13 +84,13 @@ def scale_by_learning_rate(
     return scale(factor * learning_rate)
 
 
-@api_boundary
+@maker
 def scale_by_sign() -> GradientTransformation:
     """The sign of each element."""
     return stateless_with_tree_map(lambda g, p: sign(g))
 
 
-@api_boundary
+@maker
 def normalize_by_update_norm(
     scale_factor: float = 1.0, eps: float = 1e-6
 ) -> GradientTransformation:
@@ -102,7 +103,7 @@ def normalize_by_update_norm(
     return stateless(normalize)
 
 
-@api_boundary
+@maker
 def centralize() -> GradientTransformation:
     """Leaves of rank 2 and more, less their mean over all dimensions but the first.
 
@@ -118,7 +119,7 @@ def centralize() -> GradientTransformation:
     return stateless_with_tree_map(center)
 
 
-@api_boundary
+@maker
 def scale_by_trust_ratio(
     min_norm: float = 0.0, trust_coefficient: float = 1.0, eps: float = 0.0
 ) -> GradientTransformation:
@@ -142,7 +143,7 @@ def scale_by_trust_ratio(
     return stateless_with_tree_map(rescale)
 
 
-@api_boundary
+@maker
 def scale_by_param_block_norm(min_scale: float = 1e-3) -> GradientTransformation:
     """Each leaf times the norm of its params, at least min_scale."""
 
@@ -153,7 +154,7 @@ def scale_by_param_block_norm(min_scale: float = 1e-3) -> GradientTransformation
     return stateless_with_tree_map(rescale)
 
 
-@api_boundary
+@maker
 def scale_by_param_block_rms(min_scale: float = 1e-3) -> GradientTransformation:
     """Each leaf times the root of the mean square of its params, at least min_scale."""
 
@@ -174,7 +175,7 @@ class ScaleByRpropState(NamedTuple):
     prev_updates: Updates
 
 
-@api_boundary
+@maker
 def scale_by_rprop(
     learning_rate: float,
     eta_minus: float = 0.5,
@@ -235,7 +236,7 @@ class ScaleByOptimisticGradientState(NamedTuple):
     previous_gradient: Updates
 
 
-@api_boundary
+@maker
 def scale_by_optimistic_gradient(alpha: Any = 1.0, beta: Any = 1.0) -> GradientTransformation:
     """(alpha + beta) times the gradient less beta times the one before.
 
@@ -265,7 +266,7 @@ def scale_by_optimistic_gradient(alpha: Any = 1.0, beta: Any = 1.0) -> GradientT
 # -- Polyak's step ---------------------------------------------------------------------------------
 
 
-@api_boundary
+@maker
 def scale_by_polyak(
     f_min: float = 0.0, max_learning_rate: float = 1.0, eps: float = 0.0, variant: str = "sps"
 ) -> GradientTransformationExtraArgs:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from mgefn.core.array_methods import Array, ArrayLike
-from mgefn.errors import ArgumentError, api_boundary
+from mgefn.errors import ArgumentError
 from mgefn.numpy.creation import asarray
 from mgefn.ops.elementwise import clip, cos, floor, maximum, minimum, where
 from mgefn.optim.base import Schedule
@@ -26,6 +26,7 @@ from mgefn.optim.inject import (
     inject_hyperparams,
     inject_stateful_hyperparams,
 )
+from mgefn.optim.making import maker
 
 __all__ = [
     "InjectHyperparamsState",
@@ -53,13 +54,13 @@ __all__ = [
 ]
 
 
-@api_boundary
+@maker
 def constant_schedule(value: ArrayLike) -> Schedule:
     """The same value at every step."""
     return lambda count: value
 
 
-@api_boundary
+@maker
 def polynomial_schedule(
     init_value: ArrayLike,
     end_value: ArrayLike,
@@ -83,7 +84,7 @@ def polynomial_schedule(
     return schedule
 
 
-@api_boundary
+@maker
 def linear_schedule(
     init_value: ArrayLike, end_value: ArrayLike, transition_steps: int, transition_begin: int = 0
 ) -> Schedule:
@@ -91,7 +92,7 @@ def linear_schedule(
     return polynomial_schedule(init_value, end_value, 1, transition_steps, transition_begin)
 
 
-@api_boundary
+@maker
 def piecewise_constant_schedule(
     init_value: float, boundaries_and_scales: Mapping[int, float] | None = None
 ) -> Schedule:
@@ -132,7 +133,7 @@ def _scales(
     return steps
 
 
-@api_boundary
+@maker
 def multi_step_schedule(
     init_value: float, milestones: Iterable[int], gamma: float = 0.1
 ) -> Schedule:
@@ -159,7 +160,7 @@ def multi_step_schedule(
     return schedule
 
 
-@api_boundary
+@maker
 def exponential_decay(
     init_value: float,
     transition_steps: int,
@@ -195,7 +196,7 @@ def exponential_decay(
     return schedule
 
 
-@api_boundary
+@maker
 def cosine_decay_schedule(
     init_value: float, decay_steps: int, alpha: float = 0.0, exponent: float = 1.0
 ) -> Schedule:
@@ -223,7 +224,7 @@ def cosine_decay_schedule(
     return schedule
 
 
-@api_boundary
+@maker
 def join_schedules(schedules: Sequence[Schedule], boundaries: Sequence[int]) -> Schedule:
     """One schedule after the other; each counts from the boundary where it begins.
 
@@ -255,13 +256,13 @@ def join_schedules(schedules: Sequence[Schedule], boundaries: Sequence[int]) -> 
     return schedule
 
 
-@api_boundary
+@maker
 def warmup_constant_schedule(init_value: float, peak_value: float, warmup_steps: int) -> Schedule:
     """Linear from init_value to peak_value, which then stays."""
     return linear_schedule(init_value, peak_value, warmup_steps)
 
 
-@api_boundary
+@maker
 def warmup_cosine_decay_schedule(
     init_value: float,
     peak_value: float,
@@ -294,7 +295,7 @@ def warmup_cosine_decay_schedule(
     )
 
 
-@api_boundary
+@maker
 def warmup_exponential_decay_schedule(
     init_value: float,
     peak_value: float,
@@ -317,7 +318,7 @@ def warmup_exponential_decay_schedule(
     )
 
 
-@api_boundary
+@maker
 def sgdr_schedule(cosine_kwargs: Iterable[dict[str, Any]]) -> Schedule:
     """Warm restarts: `warmup_cosine_decay_schedule`s one after the other.
 
@@ -336,7 +337,7 @@ def sgdr_schedule(cosine_kwargs: Iterable[dict[str, Any]]) -> Schedule:
     return join_schedules(parts, boundaries[:-1])
 
 
-@api_boundary
+@maker
 def piecewise_interpolate_schedule(
     interpolate_type: str,
     init_value: float,
@@ -376,7 +377,7 @@ def piecewise_interpolate_schedule(
     return schedule
 
 
-@api_boundary
+@maker
 def linear_onecycle_schedule(
     transition_steps: int,
     peak_value: float,
@@ -408,7 +409,7 @@ def linear_onecycle_schedule(
     )
 
 
-@api_boundary
+@maker
 def cosine_onecycle_schedule(
     transition_steps: int,
     peak_value: float,

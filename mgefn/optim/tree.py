@@ -358,7 +358,7 @@ def unwrap_random_key_data(input_tree: Any) -> Any:
     """The tree with random keys replaced by their words."""
 
     def one(x: Any) -> Any:
-        is_key = str(getattr(x, "dtype", "")).startswith("key")
-        return random.key_data(x) if is_key else x
+        dtype = getattr(x, "dtype", None)
+        return random.key_data(x) if dtype is not None and dtypes.is_key(dtype) else x
 
     return _t.map(one, input_tree)

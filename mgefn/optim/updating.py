@@ -7,7 +7,7 @@ from typing import Any
 from mgefn import tree
 from mgefn.control.branching import cond
 from mgefn.core.array_methods import ArrayLike
-from mgefn.errors import api_boundary
+from mgefn.errors import TreeError, api_boundary
 from mgefn.numpy.creation import asarray
 from mgefn.ops.elementwise import convert
 from mgefn.optim.base import Params, Updates
@@ -18,7 +18,11 @@ def apply_updates(params: Params, updates: Updates) -> Params:
     """params + updates, leaf by leaf, in the dtypes of params.
 
     Leaves of updates that are None leave theirs as they are.
+
+    Raises:
+        TreeError: updates have not the structure of params, as the pair has not that update gives.
     """
+    _check_updates(params, updates)
 
     def add(p: Any, u: Any) -> Any:
         if u is None:
@@ -29,6 +33,27 @@ def apply_updates(params: Params, updates: Updates) -> Params:
     if any(u is None for u in tree.leaves(updates, is_leaf=tree.is_none)):
         return tree.map(lambda u, p: add(p, u), updates, params, is_leaf=tree.is_none)
     return tree.map(add, params, updates)
+
+
+def _check_updates(params: Params, updates: Updates) -> None:
+    want = tree.structure(params, is_leaf=tree.is_none)
+    got = tree.structure(updates, is_leaf=tree.is_none)
+    if got == want:
+        return
+    is_pair = isinstance(updates, (tuple, list)) and len(updates) == 2
+    if is_pair and tree.structure(updates[0], is_leaf=tree.is_none) == want:
+        raise TreeError(
+            "apply_updates: updates must have the structure of params, got a pair (updates, "
+            "state). Take apart what update gives: updates, state = optimizer.update(grads, state, "
+            "params)."
+        )
+    if updates is None or any(x is None for x in tree.leaves(updates, is_leaf=tree.is_none)):
+        return  # None may stand for a whole branch
+    raise TreeError(
+        "apply_updates: updates must have the structure of params, but "
+        f"{tree.structure_difference(want, got, ('params', 'updates'))}. Pass what update gave for "
+        "gradients of these params."
+    )
 
 
 @api_boundary

@@ -8,7 +8,7 @@ import numpy as np
 
 from mgefn import dtypes, tree
 from mgefn.core.array_methods import Array
-from mgefn.errors import ArgumentError, api_boundary
+from mgefn.errors import ArgumentError
 from mgefn.numpy.assembling import concatenate
 from mgefn.numpy.creation import asarray, zeros
 from mgefn.ops.elementwise import convert, where
@@ -21,6 +21,7 @@ from mgefn.optim.base import (
     with_extra_args_support,
 )
 from mgefn.optim.conditions import choose
+from mgefn.optim.making import maker
 from mgefn.optim.numerics import check_positive, copy_of, zero_count
 
 
@@ -43,7 +44,7 @@ class LookaheadParams(NamedTuple):
         return cls(params, copy_of(params))
 
 
-@api_boundary
+@maker
 def lookahead(
     fast_optimizer: GradientTransformation,
     sync_period: int,
@@ -107,7 +108,7 @@ def lookahead(
     return GradientTransformationExtraArgs(init, update)
 
 
-@api_boundary
+@maker
 def flatten(inner: GradientTransformation) -> GradientTransformationExtraArgs:
     """A transformation that sees all leaves as one vector, for fewer and larger operations.
 

@@ -11,7 +11,7 @@ from mgefn import debug
 from mgefn.api.derivatives import value_and_grad
 from mgefn.control.branching import cond
 from mgefn.control.loops import while_loop
-from mgefn.errors import ArgumentError, api_boundary
+from mgefn.errors import ArgumentError
 from mgefn.numpy.creation import asarray
 from mgefn.ops.elementwise import abs as absolute
 from mgefn.ops.elementwise import convert, isnan, maximum, minimum, sqrt, where
@@ -19,6 +19,7 @@ from mgefn.optim import tree as trees
 from mgefn.optim.base import GradientTransformationExtraArgs, Params, Updates
 from mgefn.optim.conditions import choose
 from mgefn.optim.linesearch import known_by, number, real_dtype, slope_along
+from mgefn.optim.making import maker
 
 
 class ZoomLinesearchInfo(NamedTuple):
@@ -118,7 +119,7 @@ def _between(low: _Point, high: _Point, third: _Point, has_third: Any) -> Any:
     )
 
 
-@api_boundary
+@maker
 def scale_by_zoom_linesearch(
     max_linesearch_steps: int,
     max_learning_rate: float | None = None,

@@ -89,8 +89,7 @@ def key(seed: ArrayLike, *, impl: Any = None, dtype: Any = None) -> Array:
 
     Example:
         >>> mgefn.random.key(7)
-        Array((), dtype=key<fry>) overlaying:
-        [0 7]
+        Array(words=[0, 7], dtype=key<fry>)
     """
     _check_impl("key", impl, dtype)
     return wrapped(_seeded("key", seed))
@@ -251,6 +250,10 @@ def _words_of(name: str, x: Any) -> Any:
 
 def key_words(name: str, key: Any) -> Any:
     """The words of one key, u32[2], from itself or from its words."""
+    if not isinstance(key, Array) and not is_arraylike(key):
+        raise ArgumentError(
+            f"{name}: needs a random key, got {described(key)}. Make one with random.key(seed)."
+        )
     x = key if isinstance(key, Array) else as_array(key, name)
     if dtypes.is_key(x.dtype) and not x.shape:
         return unwrapped(x)

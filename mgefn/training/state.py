@@ -9,15 +9,30 @@ from typing import Any
 import numpy as np
 
 from mgefn import tree
+from mgefn.core.tracer import Tracer
 from mgefn.errors import ArgumentError, api_boundary
 from mgefn.numpy.creation import asarray
 from mgefn.optim import apply_updates
 from mgefn.random import fold_in
 from mgefn.random import key as make_key
+from mgefn.recipes import shown
 
 
 def _first() -> Any:
     return asarray(np.int32(0))
+
+
+class _Shape:
+    """In the place of a leaf, for its text: dtype and shape of an array."""
+
+    def __init__(self, leaf: Any) -> None:
+        aval = getattr(leaf, "aval", None)
+        if aval is None and isinstance(leaf, np.ndarray):
+            aval = asarray(leaf).aval  # type: ignore[attr-defined]
+        self.text = repr(leaf) if aval is None else str(aval)
+
+    def __repr__(self) -> str:
+        return self.text
 
 
 @tree.dataclass
@@ -102,6 +117,19 @@ class TrainState:
             opt_state=opt_state,
             **changes,
         )
+
+    def __repr__(self) -> str:
+        """Arrays by their dtypes and shapes, the number of steps by its value."""
+        fields = dataclasses.fields(self)  # type: ignore[arg-type]  # what tree.dataclass makes is one
+        values = {f.name: getattr(self, f.name) for f in fields}
+        texts = {
+            name: shown(value) if name in ("apply_fn", "tx") else repr(tree.map(_Shape, value))
+            for name, value in values.items()
+            if value is not None
+        }
+        if np.shape(self.step) == () and not isinstance(self.step, Tracer):
+            texts["step"] = str(self.step)
+        return f"{type(self).__name__}({', '.join(f'{n}={text}' for n, text in texts.items())})"
 
     def step_key(self) -> Any:
         """The random key of this step: a function of the run's key and the step's number."""

@@ -11,9 +11,9 @@ from __future__ import annotations
 import builtins
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, Never
 
-from mgefn.errors import TreeError, api_boundary, leave_api
+from mgefn.errors import TreeError, api_boundary, leave_api, no_such_keyword, tells_keywords
 from mgefn.tree.exact import exact
 from mgefn.tree.keys import KeyPath, keystr
 from mgefn.tree.nodes import IsLeaf, one_level, spec_keys
@@ -172,7 +172,8 @@ def treedef_is_leaf(treedef: PyTreeDef) -> bool:
 # --- Flatten, unflatten, map ---------------------------------------------------------------------
 
 
-def flatten(tree: Any, is_leaf: IsLeaf = None) -> tuple[list[Any], PyTreeDef]:
+@tells_keywords
+def flatten(tree: Any, is_leaf: IsLeaf = None, **unknown: Never) -> tuple[list[Any], PyTreeDef]:
     """Take a tree apart.
 
     Args:
@@ -185,6 +186,8 @@ def flatten(tree: Any, is_leaf: IsLeaf = None) -> tuple[list[Any], PyTreeDef]:
         ([3, 1, 2], PyTreeDef({'a': *, 'b': (*, *)}))
     """
     try:
+        if unknown:
+            raise no_such_keyword(flatten, unknown)
         flat, spec = _flatten(tree, is_leaf)
         return flat, PyTreeDef(spec)
     except BaseException as e:
@@ -192,18 +195,24 @@ def flatten(tree: Any, is_leaf: IsLeaf = None) -> tuple[list[Any], PyTreeDef]:
         raise
 
 
-def leaves(tree: Any, is_leaf: IsLeaf = None) -> list[Any]:
+@tells_keywords
+def leaves(tree: Any, is_leaf: IsLeaf = None, **unknown: Never) -> list[Any]:
     """The leaves of a tree, in order."""
     try:
+        if unknown:
+            raise no_such_keyword(leaves, unknown)
         return _flatten(tree, is_leaf)[0]
     except BaseException as e:
         leave_api(e)
         raise
 
 
-def structure(tree: Any, is_leaf: IsLeaf = None) -> PyTreeDef:
+@tells_keywords
+def structure(tree: Any, is_leaf: IsLeaf = None, **unknown: Never) -> PyTreeDef:
     """The structure of a tree."""
     try:
+        if unknown:
+            raise no_such_keyword(structure, unknown)
         return PyTreeDef(_flatten(tree, is_leaf)[1])
     except BaseException as e:
         leave_api(e)
@@ -248,7 +257,10 @@ def subtrees_up_to(operation: str, spec: Any, tree: Any) -> list[Any]:
         ) from None
 
 
-def map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf = None) -> Any:
+@tells_keywords
+def map(
+    f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf = None, **unknown: Never
+) -> Any:
     """Apply `f` to each leaf, and to what stands at its place in the other trees.
 
     Args:
@@ -263,6 +275,8 @@ def map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf = None) ->
         {'a': 3}
     """
     try:
+        if unknown:
+            raise no_such_keyword(map, unknown)
         flat, spec = _flatten(tree, is_leaf)
         if not rest:
             return spec.unflatten([f(leaf) for leaf in flat])

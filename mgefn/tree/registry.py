@@ -7,10 +7,12 @@ change under one lock, and never half.
 
 from __future__ import annotations
 
+import atexit
 import collections
 import os
 import threading
 import time
+import types
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
@@ -44,7 +46,10 @@ def load_optree() -> Any:
         with _load_lock:
             if _loading is None:
                 _loading = _Loading()
-                _loading.start()
+                try:
+                    _loading.start()
+                except RuntimeError:  # no thread starts any more when the interpreter ends
+                    _loading.run()
             thread = _loading
         # An interrupt makes Thread.join and is_alive take the thread for ended in Python 3.11.
         while not thread.ended:
@@ -63,8 +68,10 @@ class _Loading(threading.Thread):
     def run(self) -> None:
         global _optree
         try:
+            there = {id(callback) for callback in _exit_callbacks()}
             import optree  # here, because it costs a sixth of `import numpy`
 
+            _at_our_end(there)
             with _registry_lock:
                 if _optree is None:  # an interrupt may have had a second thread started
                     for node in REGISTERED.values():
@@ -74,6 +81,54 @@ class _Loading(threading.Thread):
             pass  # the caller's own import tells why
         finally:
             self.ended = True
+
+
+# optree empties its registry when the interpreter ends, that of lists and dicts too. The functions
+# that do so are registered while it is imported, and what is registered last runs first: handlers
+# of a program that were there before its first pytree would find nothing to be a pytree. So they
+# are taken out of Python's list and run by a handler that is registered when mgefn is imported.
+_optree_ends: list[Callable[[], Any]] = []
+
+
+class _Probe:
+    """Meets all callbacks of atexit: `unregister` compares each with it, and drops its equals."""
+
+    def __init__(self, taken: Callable[[Any], bool]) -> None:
+        self.taken = taken
+
+    def __call__(self) -> None:
+        """Nothing: it is never registered itself."""
+
+    def __eq__(self, other: object) -> bool:
+        return self.taken(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _exit_callbacks() -> list[Any]:
+    found: list[Any] = []
+    atexit.unregister(_Probe(lambda callback: bool(found.append(callback))))
+    return found
+
+
+def _at_our_end(there: set[int]) -> None:
+    """Take over the functions of extension modules that were registered after those in `there`."""
+
+    def taken(callback: Any) -> bool:
+        new = id(callback) not in there and isinstance(callback, types.BuiltinFunctionType)
+        # Their `__self__` is pybind11's record: a method of some object may want its arguments.
+        new = new and "pybind11" in type(callback.__self__).__module__
+        if new:
+            _optree_ends.append(callback)
+        return new
+
+    atexit.unregister(_Probe(taken))
+
+
+@atexit.register
+def _end() -> None:
+    while _optree_ends:
+        _optree_ends.pop()()
 
 
 def _before_fork() -> None:

@@ -185,7 +185,7 @@ def traced(true_fun, false_fun):
             DTypeError,
             r"\['b'\] is f16\[\] from false_fun <lambda> and f32\[\] from true_fun",
         ),
-        (traced(lambda x: x, lambda x: mnp.stack([x])), DTypeError, r"f32\[1\] from false_fun"),
+        (traced(lambda x: x, lambda x: mnp.stack([x])), ShapeError, r"f32\[1\] from false_fun"),
         (traced(lambda x: 1, lambda x: 1.0), DTypeError, "the output is f32"),
         (lambda: lax.cond(np.ones(2) > 0, abs, abs, 1), ShapeError, "rank 0, got bool"),
         (lambda: lax.cond(1j, abs, abs, 1), DTypeError, "a real number"),

@@ -20,6 +20,7 @@ from mgefn.nn.functions import log_softmax, sigmoid, softmax
 from mgefn.nn.losses.regression import cosine_similarity
 from mgefn.nn.losses.shared import floats, inner, integers, same_shape
 from mgefn.ops.elementwise import stop_gradient_leaf
+from mgefn.recipes import maker
 
 __all__ = [
     "binary_dice_loss",
@@ -225,7 +226,7 @@ def ntxent(embeddings: ArrayLike, labels: ArrayLike, temperature: ArrayLike = 0.
     return -mnp.sum(log_p, where=pairs) / mnp.sum(pairs).astype(x.dtype)
 
 
-@api_boundary
+@maker
 def make_fenchel_young_loss(max_fun: Callable[..., Any]) -> Callable[..., Any]:
     """The loss max_fun(scores) - <targets, scores>, from the conjugate of a regulariser.
 

@@ -7,7 +7,7 @@ Eager products of NumPy's own dtypes go straight to NumPy.
 from __future__ import annotations
 
 import operator
-from typing import Any
+from typing import Any, Never
 
 import numpy as np
 
@@ -15,7 +15,14 @@ from mgefn import dtypes
 from mgefn.core.array import ConcreteArray, as_array
 from mgefn.core.array_methods import Array, ArrayLike, DTypeLike, method
 from mgefn.core.interpreter import state
-from mgefn.errors import ArgumentError, ShapeError, api_boundary, leave_api
+from mgefn.errors import (
+    ArgumentError,
+    ShapeError,
+    api_boundary,
+    leave_api,
+    no_such_keyword,
+    tells_keywords,
+)
 from mgefn.ops.contractions.dot_general import (
     bind_dot_general,
     check_preferred,
@@ -41,12 +48,14 @@ _DIRECT = frozenset(map(np.dtype, ("float32", "float64", "complex64", "complex12
 
 
 @method("matmul")
+@tells_keywords
 def matmul(
     a: ArrayLike,
     b: ArrayLike,
     *,
     precision: Any = None,
     preferred_element_type: DTypeLike = None,
+    **unknown: Never,
 ) -> Array:
     """Matrix product a @ b, as numpy.matmul gives it; leading dimensions broadcast.
 
@@ -67,6 +76,8 @@ def matmul(
         Array([-1., -1.], dtype=float32)
     """
     try:
+        if unknown:
+            raise no_such_keyword(matmul, unknown)
         if (
             state.current is None
             and a.__class__ is ConcreteArray
@@ -156,12 +167,14 @@ def _matmul(name: str, x1: ArrayLike, x2: ArrayLike, preferred: DTypeLike = None
 
 
 @method("dot")
+@tells_keywords
 def dot(
     a: ArrayLike,
     b: ArrayLike,
     *,
     precision: Any = None,
     preferred_element_type: DTypeLike = None,
+    **unknown: Never,
 ) -> Array:
     """Sum of products over the last axis of a and the second to last of b, as numpy.dot gives it.
 
@@ -177,6 +190,8 @@ def dot(
         ShapeError: the sizes k differ.
     """
     try:
+        if unknown:
+            raise no_such_keyword(dot, unknown)
         if (
             state.current is None
             and a.__class__ is ConcreteArray

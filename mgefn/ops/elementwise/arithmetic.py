@@ -11,6 +11,7 @@ from mgefn import dtypes
 from mgefn.core.array import scalar
 from mgefn.core.array_methods import Array, ArrayLike, method
 from mgefn.core.avals import ShapedArray, is_undefined
+from mgefn.core.interpreter import state
 from mgefn.errors import DTypeError, UnsupportedError, api_boundary, leave_api
 from mgefn.ops.elementwise.choice import where
 from mgefn.ops.elementwise.common import (
@@ -312,6 +313,18 @@ def sqrt(x: ArrayLike) -> Array:
         raise
 
 
+def flat_at_zero(root: Callable[[Any], Any], total: Any) -> Any:
+    """root(total), with the derivative 0 where total is 0: for sums of squares and other powers.
+
+    They underflow before their roots do. At 1e-23 a norm in float32 is 0, as NumPy has it, and its
+    slope would be an infinity times 1e-23; the shortest subgradient of a norm at 0 is 0.
+    """
+    if state.current is None:
+        return root(total)
+    none = total == 0
+    return where(none, scalar(0, total.dtype), root(where(none, scalar(1, total.dtype), total)))
+
+
 @api_boundary
 def rsqrt(x: ArrayLike) -> Array:
     """1 / sqrt(x), elementwise."""
@@ -328,9 +341,20 @@ def cbrt(x: ArrayLike) -> Array:
 @method("reciprocal")
 @api_boundary
 def reciprocal(x: ArrayLike) -> Array:
-    """1 / x, elementwise, in floating point."""
+    """1 / x, elementwise, in floating point.
+
+    Of a complex number too small for that, the infinities of C's Annex G, with zeros beside them; 0
+    gives what 1 / 0 gives, which is such an infinity too, and no NaN as numpy.reciprocal has there.
+    """
     (a,) = promoted("reciprocal", (x,), inexact=True)
-    return div_p.bind1(scalar(1, a.dtype), a)
+    y = div_p.bind1(scalar(1, a.dtype), a)
+    if not dtypes.is_complex(a.dtype):
+        return y
+    # Complex division multiplies an infinite quotient by 0, so it is taken in two steps.
+    size = abs(a)
+    small = (size < float(dtypes.finfo(dtypes.real_part_dtype(a.dtype)).tiny)) & (size > 0)
+    step = 2.0**64
+    return where(small, (1 / (where(small, a, 1) * step)) * step, y)
 
 
 @method("nextafter")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Never
 
 import numpy as np
 
@@ -12,7 +12,14 @@ from mgefn.core.array_methods import METHODS, Array, ArrayLike, method
 from mgefn.core.avals import ShapedArray, Zero, is_undefined
 from mgefn.core.interpreter import state
 from mgefn.core.primitive import Primitive
-from mgefn.errors import ArgumentError, DTypeError, api_boundary, leave_api
+from mgefn.errors import (
+    ArgumentError,
+    DTypeError,
+    api_boundary,
+    leave_api,
+    no_such_keyword,
+    tells_keywords,
+)
 from mgefn.ops.elementwise.common import (
     ANY,
     BOOL,
@@ -161,6 +168,7 @@ def select(pred: ArrayLike, on_true: ArrayLike, on_false: ArrayLike) -> Array:
 
 
 @method("where")
+@tells_keywords
 def where(
     condition: ArrayLike,
     x: ArrayLike | None = None,
@@ -169,6 +177,7 @@ def where(
     *,
     size: int | None = None,
     fill_value: Any = None,
+    **unknown: Never,
 ) -> Any:
     """x where the condition holds and y elsewhere, as numpy.where does.
 
@@ -179,6 +188,8 @@ def where(
     NaN.
     """
     try:
+        if unknown:
+            raise no_such_keyword(where, unknown)
         if x is None and y is None:
             return METHODS["nonzero"](condition, size=size, fill_value=fill_value)
         if x is None or y is None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Never
 
 from mgefn import dtypes
 from mgefn.core.array import as_array
 from mgefn.core.array_methods import Array, ArrayLike, DTypeLike, method
 from mgefn.core.avals import ShapedArray, Zero
 from mgefn.core.primitive import Primitive
-from mgefn.errors import ShapeError, api_boundary, leave_api
+from mgefn.errors import ShapeError, api_boundary, leave_api, no_such_keyword, tells_keywords
 from mgefn.ops.elementwise.common import ANY, FLOAT, convert, elementwise, promoted, truth
 from mgefn.ops.elementwise.complex_parts import real_p
 from mgefn.ops.shaping import moveaxis, reshape
@@ -23,9 +23,14 @@ def convert_element_type(operand: ArrayLike, new_dtype: DTypeLike) -> Array:
 
 
 @method("astype")
-def astype(x: ArrayLike, dtype: DTypeLike, /, copy: bool = False, device: Any = None) -> Array:
+@tells_keywords
+def astype(
+    x: ArrayLike, dtype: DTypeLike, /, copy: bool = False, device: Any = None, **unknown: Never
+) -> Array:
     """The array with another dtype, as numpy.ndarray.astype gives it."""
     try:
+        if unknown:
+            raise no_such_keyword(astype, unknown)
         a = as_array(x, "astype")
         new = dtypes.canonical(dtype) if dtype is not None else dtypes.default_float()
         if dtypes.is_complex(a.dtype) and not dtypes.is_complex(new):

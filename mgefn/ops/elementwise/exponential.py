@@ -176,7 +176,8 @@ def expm1(x: ArrayLike) -> Array:
     """e**x - 1, elementwise, exact for small x."""
     y = unary(expm1_p, x, inexact=True)
     if dtypes.is_complex(y.dtype):
-        # The kernel is exact for small x, and makes NaNs of infinities that exp keeps.
+        # The kernel is exact for small x. It is NumPy's, and makes NaNs of infinities that exp
+        # keeps: at inf+0j Annex G of C has inf+0j for exp, and NumPy's expm1 inf+nanj.
         (a,) = promoted("expm1", (x,), inexact=True)
         finite = is_finite_p.bind1(a)
         return where(finite, y, exp_p.bind1(where(finite, 0, a)) - 1)

@@ -103,7 +103,9 @@ def sign(x: ArrayLike) -> Array:
     """-1, 0 or 1 by the sign of x; of a complex number x / |x|. It has no derivative."""
     y = unary(sign_p, x)
     if dtypes.is_complex(y.dtype):
-        # The kernel takes the sign of a number with one infinite part to be that of the infinity.
+        # The kernel is NumPy's: beside a NaN it takes an infinite part for the whole, so that
+        # inf+nanj has the sign 1. Annex G of C has no such function, and the array API standard
+        # wants NaNs of whatever has a NaN in it.
         (a,) = promoted("sign", (x,))
         return where(a != a, complex(math.nan, math.nan), y)
     return y

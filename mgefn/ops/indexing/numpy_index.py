@@ -615,8 +615,13 @@ def index_get(
     x: ArrayLike, index: Any, indices_are_sorted: bool, unique_indices: bool, mode: Any,
     fill_value: Any,
 ) -> Any:  # fmt: skip
-    """x[index] with a mode: "fill" by default, or "clip", or "promise_in_bounds"."""
+    """x[index] with a mode: "clip", "fill" or "promise_in_bounds".
+
+    Without one, "fill" where there is a value to fill with, else "clip" as JAX does in both cases.
+    """
     a = as_array(x, "get")
+    if mode is None and fill_value is None:
+        mode = CLIP
     parsed_mode = GatherScatterMode.from_any(mode)
     parsed = parsed_index(a, index, "get")
     p = plan(a, parsed, "get")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Never
 
 import numpy as np
 
@@ -19,7 +19,15 @@ from mgefn.core.array_methods import Array, ArrayLike, Axis, DTypeLike, method
 from mgefn.core.avals import ShapedArray
 from mgefn.core.interpreter import state
 from mgefn.core.primitive import Primitive
-from mgefn.errors import ArgumentError, DTypeError, ShapeError, api_boundary, leave_api
+from mgefn.errors import (
+    ArgumentError,
+    DTypeError,
+    ShapeError,
+    api_boundary,
+    leave_api,
+    no_such_keyword,
+    tells_keywords,
+)
 from mgefn.ops.elementwise import convert, div_p, eq_p, max_p, min_p, ne_p, or_p, scale, sub_p
 from mgefn.ops.reductions.common import (
     COMPARABLE,
@@ -174,6 +182,7 @@ _minimum_reduce = np.minimum.reduce
 
 
 @method("max")
+@tells_keywords
 def max(
     a: ArrayLike,
     axis: Axis = None,
@@ -181,6 +190,7 @@ def max(
     keepdims: bool = False,
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
+    **unknown: Never,
 ) -> Array:
     """Maximum of the elements over `axis`, as numpy.max gives it; NaN where there is one.
 
@@ -202,6 +212,8 @@ def max(
         Array([5, 3], dtype=int32)
     """
     try:
+        if unknown:
+            raise no_such_keyword(max, unknown)
         if (
             a.__class__ is ConcreteArray
             and state.current is None
@@ -222,6 +234,7 @@ def max(
 
 
 @method("min")
+@tells_keywords
 def min(
     a: ArrayLike,
     axis: Axis = None,
@@ -229,6 +242,7 @@ def min(
     keepdims: bool = False,
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
+    **unknown: Never,
 ) -> Array:
     """Minimum of the elements over `axis`, as numpy.min gives it; NaN where there is one.
 
@@ -239,6 +253,8 @@ def min(
         Array([1, 2], dtype=int32)
     """
     try:
+        if unknown:
+            raise no_such_keyword(min, unknown)
         if (
             a.__class__ is ConcreteArray
             and state.current is None

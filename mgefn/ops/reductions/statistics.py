@@ -7,7 +7,7 @@ is the mean square of the centered elements, in two passes, so it is never negat
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Never
 
 import numpy as np
 
@@ -15,12 +15,21 @@ from mgefn import dtypes
 from mgefn.core.array import ConcreteArray, scalar
 from mgefn.core.array_methods import Array, ArrayLike, Axis, DTypeLike, method
 from mgefn.core.interpreter import state
-from mgefn.errors import ArgumentError, DTypeError, ShapeError, api_boundary, leave_api
+from mgefn.errors import (
+    ArgumentError,
+    DTypeError,
+    ShapeError,
+    api_boundary,
+    leave_api,
+    no_such_keyword,
+    tells_keywords,
+)
 from mgefn.ops.elementwise import (
     astype,
     conj,
     convert,
     div_p,
+    flat_at_zero,
     mul_p,
     promoted,
     real_p,
@@ -50,6 +59,7 @@ from mgefn.ops.shaping import (
 
 
 @method("mean")
+@tells_keywords
 def mean(
     a: ArrayLike,
     axis: Axis = None,
@@ -58,6 +68,7 @@ def mean(
     keepdims: bool = False,
     *,
     where: ArrayLike | None = None,
+    **unknown: Never,
 ) -> Array:
     """Arithmetic mean over `axis`, as numpy.mean gives it; NaN over an empty axis.
 
@@ -74,6 +85,8 @@ def mean(
         Array([2., 3.], dtype=float32)
     """
     try:
+        if unknown:
+            raise no_such_keyword(mean, unknown)
         if (
             a.__class__ is ConcreteArray
             and state.current is None
@@ -185,7 +198,7 @@ def std(
         Array(1., dtype=float32)
     """
     y, result = _variance("std", a, axis, dtype, out, ddof, keepdims, where, mean, correction)
-    return astype(sqrt_p.bind1(y), result)
+    return astype(flat_at_zero(sqrt_p.bind1, y), result)
 
 
 def _variance(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Never
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from mgefn.core.array_methods import Array, ArrayLike, Axis, DTypeLike, method
 from mgefn.core.avals import Zero
 from mgefn.core.interpreter import state
 from mgefn.core.primitive import Primitive
-from mgefn.errors import api_boundary, leave_api
+from mgefn.errors import api_boundary, leave_api, no_such_keyword, tells_keywords
 from mgefn.ops.elementwise import add_p, astype, mul_p, scale, truth
 from mgefn.ops.reductions.common import (
     BOOL,
@@ -115,6 +115,7 @@ add_reduce: Callable[..., Any] = np.add.reduce
 
 
 @method("sum")
+@tells_keywords
 def sum(
     a: ArrayLike,
     axis: Axis = None,
@@ -124,6 +125,7 @@ def sum(
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
     promote_integers: bool = True,
+    **unknown: Never,
 ) -> Array:
     """Sum of the elements over `axis`, as numpy.sum gives it.
 
@@ -147,6 +149,8 @@ def sum(
         Array([4., 6.], dtype=float32)
     """
     try:
+        if unknown:
+            raise no_such_keyword(sum, unknown)
         if (
             a.__class__ is ConcreteArray
             and state.current is None

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 from mgefn import dtypes, tree
 from mgefn.core.array_methods import Array, DTypeLike
-from mgefn.errors import api_boundary
 from mgefn.numpy.creation import asarray
 from mgefn.ops.elementwise import cbrt, clip, imag, maximum, real, sqrt, where
 from mgefn.optim.adam_family import ScaleByAdamState
@@ -24,6 +23,7 @@ from mgefn.optim.base import (
     with_extra_args_support,
 )
 from mgefn.optim.combining import chain
+from mgefn.optim.making import maker
 from mgefn.optim.numerics import (
     bias_correction,
     cast,
@@ -51,7 +51,7 @@ class ScaleByAdemamixState(NamedTuple):
     nu: Updates
 
 
-@api_boundary
+@maker
 def scale_by_ademamix(
     b1: float = 0.9,
     b2: float = 0.999,
@@ -100,7 +100,7 @@ def scale_by_ademamix(
     return GradientTransformation(init, update)
 
 
-@api_boundary
+@maker
 def ademamix(
     learning_rate: ScalarOrSchedule,
     b1: float = 0.9,
@@ -131,7 +131,7 @@ def _fourth_root(count: Any) -> Any:
     return count**0.25
 
 
-@api_boundary
+@maker
 def scale_by_adopt(
     b1: float = 0.9,
     b2: float = 0.9999,
@@ -189,7 +189,7 @@ def scale_by_adopt(
     return GradientTransformation(init, update)
 
 
-@api_boundary
+@maker
 def adopt(
     learning_rate: ScalarOrSchedule,
     b1: float = 0.9,
@@ -220,7 +220,7 @@ class MadgradState(NamedTuple):
     x0: Params
 
 
-@api_boundary
+@maker
 def scale_by_madgrad(
     learning_rate: ScalarOrSchedule, momentum: float = 0.9, eps: float = 1e-6
 ) -> GradientTransformation:
@@ -263,7 +263,7 @@ def scale_by_madgrad(
     return GradientTransformation(init, update)
 
 
-@api_boundary
+@maker
 def madgrad(
     learning_rate: ScalarOrSchedule,
     momentum: float = 0.9,
@@ -293,7 +293,7 @@ class SplitRealAndImaginaryState(NamedTuple):
     inner_state: Any
 
 
-@api_boundary
+@maker
 def split_real_and_imaginary(inner: GradientTransformation) -> GradientTransformationExtraArgs:
     """An optimizer that sees real and imaginary parts of complex leaves as leaves of their own.
 

@@ -21,6 +21,7 @@ from mgefn.optim.base import (
     with_extra_args_support,
 )
 from mgefn.optim.combining import chain
+from mgefn.optim.making import maker
 from mgefn.optim.numerics import cast, cast_as, copy_of, safe_increment
 from mgefn.optim.optimizers import sgd
 from mgefn.optim.root_mean_squares import scale_by_rms
@@ -49,7 +50,7 @@ class ScheduleFreeState(NamedTuple):
     z: Params
 
 
-@api_boundary
+@maker
 def schedule_free(
     base_optimizer: GradientTransformation,
     learning_rate: ScalarOrSchedule,
@@ -130,7 +131,7 @@ def _warm(learning_rate: Any, warmup_steps: int | None) -> Any:
     return warmup_constant_schedule(0.0, learning_rate, warmup_steps)
 
 
-@api_boundary
+@maker
 def schedule_free_sgd(
     learning_rate: float = 1.0,
     warmup_steps: int | None = None,
@@ -154,7 +155,7 @@ def schedule_free_sgd(
     return named("schedule_free_sgd", schedule_free(base, rate, b1, weight_lr_power, state_dtype))
 
 
-@api_boundary
+@maker
 def schedule_free_adamw(
     learning_rate: float = 0.0025,
     warmup_steps: int | None = None,

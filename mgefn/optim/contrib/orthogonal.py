@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from mgefn import tree
 from mgefn.core.array_methods import Array, ArrayLike, DTypeLike
-from mgefn.errors import ArgumentError, ShapeError, api_boundary
+from mgefn.errors import ArgumentError, ShapeError
 from mgefn.numpy import linalg
 from mgefn.numpy.creation import asarray
 from mgefn.ops import reductions
@@ -27,6 +27,7 @@ from mgefn.optim.base import (
     stateless,
 )
 from mgefn.optim.combining import MaskedNode, chain, partition
+from mgefn.optim.making import maker
 from mgefn.optim.numerics import (
     bias_correction,
     cast,
@@ -142,7 +143,7 @@ def _numbers_for(given: Any, values: Any) -> list[MuonDimensionNumbers | None]:
     return found
 
 
-@api_boundary
+@maker
 def scale_by_muon(
     ns_coeffs: Any = (3.4445, -4.775, 2.0315),
     ns_steps: int = 5,
@@ -247,7 +248,7 @@ def _scale_by_shape(weight_dimension_numbers: Any, consistent_rms: float | None)
     return stateless(scale)
 
 
-@api_boundary
+@maker
 def muon(
     learning_rate: ScalarOrSchedule,
     ns_coeffs: Any = (3.4445, -4.775, 2.0315),

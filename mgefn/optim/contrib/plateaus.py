@@ -8,11 +8,12 @@ import numpy as np
 
 from mgefn import tree
 from mgefn.core.array_methods import Array
-from mgefn.errors import ArgumentError, api_boundary
+from mgefn.errors import ArgumentError
 from mgefn.numpy.creation import asarray, full, zeros
 from mgefn.ops.elementwise import maximum, where
 from mgefn.optim.base import GradientTransformationExtraArgs, Params, Updates
 from mgefn.optim.linesearch import real_dtype
+from mgefn.optim.making import maker
 from mgefn.optim.numerics import cast_as, zero_count
 
 
@@ -36,7 +37,7 @@ class ReduceLROnPlateauState(NamedTuple):
     avg_value: Array
 
 
-@api_boundary
+@maker
 def reduce_on_plateau(
     factor: float = 0.1,
     patience: int = 10,

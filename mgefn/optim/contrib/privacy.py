@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 from mgefn import random, tree
 from mgefn.core.array_methods import Array
-from mgefn.errors import api_boundary
 from mgefn.numpy.creation import asarray
 from mgefn.optim.accumulating import trace
 from mgefn.optim.adding import key_from
@@ -21,6 +20,7 @@ from mgefn.optim.base import (
 )
 from mgefn.optim.clipping import per_example_global_norm_clip
 from mgefn.optim.combining import chain
+from mgefn.optim.making import maker
 from mgefn.optim.scaling import scale_by_learning_rate
 
 
@@ -30,7 +30,7 @@ class DifferentiallyPrivateAggregateState(NamedTuple):
     rng_key: Array
 
 
-@api_boundary
+@maker
 def differentially_private_aggregate(
     l2_norm_clip: float, noise_multiplier: float, key: Any = None, *, seed: Any = None
 ) -> GradientTransformation:
@@ -70,7 +70,7 @@ def differentially_private_aggregate(
     return GradientTransformation(init, update)
 
 
-@api_boundary
+@maker
 def dpsgd(
     learning_rate: ScalarOrSchedule,
     l2_norm_clip: float,

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from mgefn import tree
 from mgefn.core.array_methods import Array
-from mgefn.errors import ArgumentError, api_boundary
+from mgefn.errors import ArgumentError
 from mgefn.numpy.creation import asarray, full, zeros
 from mgefn.ops.elementwise import abs as absolute
 from mgefn.ops.elementwise import maximum, minimum, sqrt, where
@@ -25,6 +25,7 @@ from mgefn.optim.base import (
 )
 from mgefn.optim.combining import chain
 from mgefn.optim.linesearch import real_dtype
+from mgefn.optim.making import maker
 from mgefn.optim.numerics import (
     cast_as,
     copy_of,
@@ -52,7 +53,7 @@ class ProdigyState(NamedTuple):
     count: Array  # type: ignore[assignment]  # optax's name, which hides tuple.count
 
 
-@api_boundary
+@maker
 def prodigy(
     learning_rate: ScalarOrSchedule = 1.0,
     betas: tuple[float, float] = (0.9, 0.999),
@@ -129,7 +130,7 @@ class DoGState(NamedTuple):
     sum_sq_norm_grads: Array
 
 
-@api_boundary
+@maker
 def dog(
     learning_rate: ScalarOrSchedule = 1.0,
     init_step: tuple[str, float] = ("heuristic", 1e-6),
@@ -202,7 +203,7 @@ class DoWGState(NamedTuple):
     estim_sq_dist: Array
 
 
-@api_boundary
+@maker
 def dowg(
     learning_rate: ScalarOrSchedule = 1.0,
     init_estim_sq_dist: float | None = None,
@@ -262,7 +263,7 @@ class MomoState(NamedTuple):
     count: Array  # type: ignore[assignment]  # optax's name, which hides tuple.count
 
 
-@api_boundary
+@maker
 def momo(
     learning_rate: ScalarOrSchedule = 1.0,
     beta: float = 0.9,

@@ -9,7 +9,7 @@ import numpy as np
 
 from mgefn import tree
 from mgefn.core.array_methods import Array
-from mgefn.errors import ArgumentError, api_boundary
+from mgefn.errors import ArgumentError
 from mgefn.numpy.creation import asarray
 from mgefn.ops.collectives import pmean
 from mgefn.ops.elementwise import where
@@ -25,12 +25,13 @@ from mgefn.optim.base import (
     with_extra_args_support,
 )
 from mgefn.optim.conditions import choose
+from mgefn.optim.making import maker
 from mgefn.optim.numerics import cast_as, check_positive, copy_of, global_norm, zero_count
 
 NormalizeState = EmptyState
 
 
-@api_boundary
+@maker
 def normalize() -> GradientTransformation:
     """Updates divided by their global norm."""
 
@@ -50,7 +51,7 @@ class SAMState(NamedTuple):
     cache: Params | None
 
 
-@api_boundary
+@maker
 def sam(
     optimizer: GradientTransformation,
     adv_optimizer: GradientTransformation,
