@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from mgefn.compiler.codegen.values import HALVES, name_of
+from mgefn.compiler.kernel import TILE
 from mgefn.compiler.steps import Expanded, Fixed, Lowered, Place
 from mgefn.core.avals import ShapedArray
 from mgefn.core.jaxpr import Atom, ClosedJaxpr, Eqn, Literal, Var
@@ -33,6 +34,8 @@ LARGE = 1 << 16  # elements from which a reduction of everything is divided amon
 WIDE = 1 << 18  # bytes of a value from which it may be computed again in the place of being read
 CHEAP = 2.0  # most cost of an operation that is done again
 AGAIN = 4.0  # and most of all that make one value
+FAR = 256  # bytes between neighbours from which they do not share a line of the cache
+FAR_FROM = 1 << 14  # elements of a domain from which what lies so is read otherwise
 MOST_INSIDE = 1 << 30  # elements of an axis whose positions are compared in 32 bits
 SHORT = 16  # elements of a last axis from which it is reduced by itself
 
@@ -326,6 +329,7 @@ class Fusion:
             self.at += 1
         for a in jaxpr.outs:
             self._put_in_memory(a)
+        self.steps = [s for step in self.steps for s in self._with_turned(step)]
         self._find_outputs()
 
     # -- reading --------------------------------------------------------------------------------
@@ -884,6 +888,48 @@ class Fusion:
             return True
         return False
 
+    # -- what lies otherwise --------------------------------------------------------------------
+
+    def _with_turned(self, step: Any) -> list[Any]:
+        """A step, after copies of what it would walk down the columns of.
+
+        Elementwise kernels do that by tiles. One that reduces goes along its rows: each element of
+        such an operand brings a line of the cache, which is gone before its next one is wanted.
+        """
+        if not isinstance(step, Group) or not (step.row or step.sums):
+            return [step]
+        if math.prod(step.domain) < FAR_FROM:
+            return [step]
+        masked = {t.data for t in step.terms if t.op == "load" and t.ins}
+        before: list[Any] = []
+        turned: dict[Place, Place] = {}
+        for i, place in enumerate(step.places):
+            if i in masked or not _walks_down(place, step.domain):
+                continue
+            if place not in turned:
+                copied = self._turned(place, step)
+                if copied is None:
+                    continue
+                before.append(copied[0])
+                turned[place] = copied[1]
+            step.places[i] = turned[place]
+        return [*before, step]
+
+    def _turned(self, place: Place, group: Group) -> tuple[Any, Place] | None:
+        """The step that copies what a group reads into the order of its domain, and the copy."""
+        shape = tuple(n if s else 1 for n, s in zip(group.domain, place.strides, strict=True))
+        x, copied = (Var(ShapedArray(shape, place.root.aval.dtype)) for _ in range(2))
+        eqn = Eqn(reshape_p, [x], {"new_sizes": shape}, [copied], group.eqns[0].source)
+        row = self.table(eqn)
+        if row.__class__ is not Lowered:
+            return None
+        native = row.lower(eqn, [place])
+        if native is None:
+            return None
+        own = contiguous(shape, x.aval.dtype.itemsize)
+        strides = tuple(s if old else 0 for s, old in zip(own, place.strides, strict=True))
+        return (eqn, native), Place(copied, 0, strides)
+
     # -- what comes out -------------------------------------------------------------------------
 
     def _find_outputs(self) -> None:
@@ -921,6 +967,15 @@ def _apply(
         Term("apply", name_of(out.dtype), ins, (row, own), varies),
         ("apply", row, ins, own, out.dtype),
     )
+
+
+def _walks_down(place: Place, domain: Sequence[int]) -> bool:
+    """Are neighbours of a row far apart in memory, and those of a column side by side?"""
+    size = place.root.aval.dtype.itemsize
+    steps = [(abs(s), n) for s, n in zip(place.strides, domain, strict=True) if n > 1]
+    if not steps or steps[-1][0] < FAR or steps[-1][1] < TILE:
+        return False
+    return any(s == size and n >= TILE for s, n in steps[:-1])
 
 
 def _same_literal(a: Atom, b: Atom) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mgefn.compiler.codegen.values import COMPLEX, alignment, held, itemsize, name_of
-from mgefn.compiler.fusion import Fusion, Group, Term, contiguous
+from mgefn.compiler.fusion import FAR, FAR_FROM, Fusion, Group, Term, contiguous
 from mgefn.compiler.kernel import (
     ACROSS,
     BAND,
@@ -44,8 +44,6 @@ KEEP_FROM = 12.0  # cost of computing a value again from which it is kept
 FEW = 8  # elements of a last axis below which vectors run along the one before
 HEAVY = 8.0  # cost of an operation from which a vector is one register wide
 BAKED = (0, 1, -1)  # literals that are part of the code
-TILES_FROM = 1 << 14  # elements from which rows are taken in tiles
-FAR = 256  # bytes between neighbours of a row that lie in lines of their own
 MANY = 64  # rows from which short ones run in vectors across rows
 PAST = 1 << 22  # bytes of a result from which it is written past the caches, if little is computed
 PAST_ROW = 256  # least elements of a row for that
@@ -102,7 +100,7 @@ def _runs_in_tiles(
     accesses: Sequence[tuple[str, str, Any, list[int]]],
 ) -> bool:  # fmt: skip
     """Is some memory walked down its columns by a domain that is large in both directions?"""
-    if len(outer) != 1 or len(inner) != 1 or outer[0][0] * inner[0][0] < TILES_FROM:
+    if len(outer) != 1 or len(inner) != 1 or outer[0][0] * inner[0][0] < FAR_FROM:
         return False
     far = False
     for (kind, dtype, _, _), o, i in zip(accesses, outer[0][1], inner[0][1], strict=True):

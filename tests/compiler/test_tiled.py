@@ -51,3 +51,37 @@ def test_any_number_of_threads_gives_the_same_bits(threads: int) -> None:
         want = f(x)
     with mgefn.config.override(num_threads=threads):
         assert np.asarray(f(x)).tobytes() == np.asarray(want).tobytes()
+
+
+REDUCED: dict[str, Callable[[Any, Any], Any]] = {
+    "all": lambda x, y: (x + y.T).sum(),
+    "rows": lambda x, y: (x * y.T).sum(1),
+    "columns": lambda x, y: (x * y.T).sum(0),
+    "softmax": lambda x, y: mgefn.nn.softmax(x - y.T, axis=1),
+    "twice": lambda x, y: ((x - y.T) ** 2 + y.T[::-1]).max(1),
+    "repeated": lambda x, y: (x * y.T * y[:, :1].T[:, ::-1]).sum(1),
+    "padded": lambda x, y: (x + mnp.pad(y[1:], ((1, 0), (0, 0))).T).sum(1),
+    "batched": lambda x, y: (x[None] + mnp.stack([y, y * 2]).transpose(0, 2, 1)).sum((0, 2)),
+}
+
+
+@pytest.mark.parametrize("name", REDUCED)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_reductions_of_what_lies_otherwise(name: str, shape: tuple[int, int]) -> None:
+    f, rng = REDUCED[name], np.random.default_rng(0)
+    for dtype in (np.float32, np.float64, mnp.bfloat16):
+        x, y = (np.asarray(rng.normal(0, 1, s)).astype(dtype) for s in (shape, shape[::-1]))
+        got, want = (mgefn.jit(f, backend=backend)(x, y) for backend in ("llvm", "numpy"))
+        assert got.dtype == want.dtype
+        limit = 5e-2 if dtype is mnp.bfloat16 else 1e-4
+        np.testing.assert_allclose(
+            np.asarray(got, "float64"), np.asarray(want, "float64"), limit, 5 * limit
+        )
+
+
+def test_a_reduction_copies_what_it_would_walk_down() -> None:
+    x = np.ones((300, 200), np.float32)
+    report = mgefn.jit(REDUCED["rows"]).lower(x, x.T.copy()).compile().report()
+    assert [s.operations for s in report.steps if s.kind != "view"] == ["reshape", "mul+reduce_sum"]
+    few = mgefn.jit(REDUCED["rows"]).lower(x[:20, :20].copy(), x[:20, :20].copy()).compile()
+    assert len([s for s in few.report().steps if s.kind != "view"]) == 1
