@@ -109,6 +109,7 @@ def sizes_of(call: Call) -> Sizes:
 
 
 class _DeviceLowering(Lowering):
+    shuffles = False
     across = False
     tiled = False
     past = False

@@ -19,6 +19,7 @@ import numpy as np
 
 # How an access moves along the innermost loop.
 UNIT, ZERO, STRIDED = "unit", "zero", "strided"
+BACKWARD, PAIRS = "backward", "pairs"  # by -1 element and by 2
 
 # How the rows of a kernel lie in its parallel domain.
 ROWS = "rows"  # the domain counts rows

@@ -16,6 +16,7 @@ from mgefn.compiler.codegen.values import COMPLEX, alignment, held, itemsize, na
 from mgefn.compiler.fusion import FAR, FAR_FROM, Fusion, Group, Term, contiguous
 from mgefn.compiler.kernel import (
     ACROSS,
+    BACKWARD,
     BAND,
     FLAT,
     GATHERED,
@@ -23,6 +24,7 @@ from mgefn.compiler.kernel import (
     KEEP,
     LOAD,
     MOST_ACROSS,
+    PAIRS,
     RAGGED,
     ROWS,
     STORE,
@@ -45,7 +47,7 @@ FEW = 8  # elements of a last axis below which vectors run along the one before
 HEAVY = 8.0  # cost of an operation from which a vector is one register wide
 BAKED = (0, 1, -1)  # literals that are part of the code
 MANY = 64  # rows from which short ones run in vectors across rows
-PAST = 1 << 22  # bytes of a result from which it is written past the caches, if little is computed
+PAST = 3 << 20  # bytes of a result from which it is written past the caches, if little is computed
 PAST_ROW = 256  # least elements of a row for that
 PIECE_ELEMENTS = 1 << 14  # least length of a piece of a divided row
 
@@ -113,6 +115,7 @@ def _runs_in_tiles(
 class Lowering:
     """Lowers one group for the CPU; a subclass for another target decides some things otherwise."""
 
+    shuffles = True  # are loads backward and of every second element kinds of their own?
     across = True  # may vectors run across short rows?
     tiled = True  # may rows be taken in tiles?
     # May results be written past the caches?
@@ -314,6 +317,9 @@ class Lowering:
             stride = ZERO if last == 0 else UNIT if last == size else STRIDED
             if i in masked and stride == ZERO:
                 stride = STRIDED
+            if stride == STRIDED and self.shuffles and kind == LOAD and i not in masked:
+                if dtype not in COMPLEX:
+                    stride = {-size: BACKWARD, 2 * size: PAIRS}.get(last, STRIDED)
             if layout != FLAT and inner[-1][0] == 1 and len(inner) == 1:
                 stride = ZERO
             moves = any(inner_steps[:1] if layout == ACROSS else inner_steps)

@@ -7,6 +7,7 @@ import concurrent.futures
 import ctypes
 import gc
 import itertools
+import mmap
 import sys
 import weakref
 from collections.abc import Callable
@@ -477,6 +478,68 @@ def test_a_number_beside_an_array_is_not_written_over_what_the_array_still_reads
         return mnp.maximum(b, i[:, None]).sum(1), mnp.sort(mnp.sin(a))
 
     same(rows, drawn(17), drawn(17, 5))
+
+
+# -- memory walked otherwise ---------------------------------------------------------------------
+
+WALKS: dict[str, Callable[[Any], Any]] = {
+    "every second": lambda x: x[..., ::2],
+    "every second from the second": lambda x: x[..., 1::2],
+    "every third": lambda x: x[..., ::3],
+    "backward": lambda x: x[..., ::-1],
+    "backward from the second last": lambda x: x[..., -2::-1],
+    "every second backward": lambda x: x[..., ::-2],
+    "a column": lambda x: x[..., 0],
+    "all axes backward": lambda x: x[::-1, ::-1],
+    "rows backward": lambda x: x[::-1],
+    "pairs": lambda x: x.reshape(*x.shape[:-1], -1, 2)[..., 1],
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int8", "bool", "complex64"])
+@pytest.mark.parametrize("name", WALKS)
+def test_operands_with_strides(name: str, dtype: str) -> None:
+    def agree(fun: Callable[[Any], Any]) -> None:
+        got, want = (mgefn.jit(fun, backend=backend)(x) for backend in ("llvm", "numpy"))
+        assert got.dtype == want.dtype
+        np.testing.assert_allclose(got, want, 1e-6, 1e-6)
+
+    walk = WALKS[name]
+    complex_too = "float64" if dtype != "complex64" else "complex128"
+    for shape in ((2, 2), (3, 64), (5, 130), (1, 2050), (300, 2), (40, 6)):
+        x = mnp.asarray(RNG.integers(-9, 9, shape)).astype(dtype)
+        agree(lambda x: mnp.where(walk(x) == 0, walk(x), 3 + walk(x)))
+        agree(lambda x: walk(x).astype(complex_too).sum(-1))
+        agree(lambda x: walk(x).astype(complex_too).sum(0) * 2)
+        # The mask of a reduction that pads, and the memory that ends with the last element.
+        agree(lambda x: mnp.pad(walk(x).astype(complex_too), 1)[1:].sum())
+
+
+@pytest.mark.skipif(not hasattr(mmap, "PAGESIZE"), reason="needs a page that can't be read")
+@pytest.mark.parametrize("name", WALKS)
+def test_nothing_is_read_beside_an_operand(name: str) -> None:
+    """Arrays that begin or end where the process has no memory."""
+    page = mmap.PAGESIZE
+    area = mmap.mmap(-1, 3 * page)
+    start = np.frombuffer(area, np.uint8).ctypes.data
+    protect = ctypes.CDLL(None).mprotect if sys.platform != "win32" else None
+    if protect is None:
+        pytest.skip("no mprotect")
+    protect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    try:
+        for edge in (start, start + 2 * page):
+            assert protect(edge, page, 0) == 0
+        for n in (2, 30, 66, 258):
+            x = np.arange(2 * n, dtype="float32").reshape(2, n)
+            for at in (page, 2 * page - x.nbytes):
+                inside = np.ndarray(x.shape, x.dtype, area, at)
+                inside[:] = x
+                walk = WALKS[name]
+                f = mgefn.jit(lambda x, walk=walk: walk(x) * 2 + 1)
+                np.testing.assert_array_equal(f(inside), np.asarray(f(x)))
+    finally:
+        for edge in (start, start + 2 * page):
+            protect(edge, page, 3)
 
 
 # -- results written past the caches --------------------------------------------------------------

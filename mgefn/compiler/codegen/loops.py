@@ -14,7 +14,7 @@ chunk, or before the sums begin anew; the run-time constants.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -36,10 +36,12 @@ from mgefn.compiler.codegen.values import (
     ty,
 )
 from mgefn.compiler.kernel import (
+    BACKWARD,
     FLAT,
     GATHERED,
     INDEX,
     KEEP,
+    PAIRS,
     RAGGED,
     STRIDED,
     UNIT,
@@ -265,12 +267,14 @@ class Loops:
         left = b.emit(f"trunc i64 {b.call_intrinsic('smin', 'i64', left, str(w))} to i32")
         lanes = "<" + ", ".join(f"i32 {i}" for i in range(w)) + ">"
         mask = b.icmp("ult", f"<{w} x i32>", lanes, b.splat(f"<{w} x i32>", left))
+        self.left, self.before = left, ""
         if any(a.dtype in COMPLEX for a in self.k.accesses):
             twice(b, w, mask, left)
         if first != "0":
             before = b.call_intrinsic("smax", "i64", b.emit(f"sub i64 0, {j}"), "0")
-            before = b.splat(f"<{w} x i32>", b.emit(f"trunc i64 {before} to i32"))
-            mask = self._all_of([mask, b.icmp("uge", f"<{w} x i32>", lanes, before)], w)
+            self.before = b.emit(f"trunc i64 {before} to i32")
+            begun = b.icmp("uge", f"<{w} x i32>", lanes, b.splat(f"<{w} x i32>", self.before))
+            mask = self._all_of([mask, begun], w)
         return mask
 
     def _read_descriptor(self) -> tuple[list[str], str]:
@@ -406,9 +410,15 @@ class Loops:
         a = self.k.accesses[i]
         if first == "0" or a.inner == ZERO:
             return base
+        return self._moved(a, base, self.b.emit(f"mul i64 {first}, {self._step(i)}"))
+
+    def _step(self, i: int) -> str:
+        """From an element of the innermost loop to the next; positions for INDEX, else bytes."""
+        a = self.k.accesses[i]
+        if a.inner == STRIDED:
+            return self.inner_strides[i][-1]
         unit = 1 if a.kind == INDEX else itemsize(a.dtype)
-        step = self.inner_strides[i][-1] if a.inner == STRIDED else str(unit)
-        return self._moved(a, base, self.b.emit(f"mul i64 {first}, {step}"))
+        return str({BACKWARD: -unit, PAIRS: 2 * unit}.get(a.inner, unit))
 
     def _moved(self, a: Access, base: str, offset: str) -> str:
         if a.kind == INDEX:
@@ -600,17 +610,19 @@ class Loops:
             return self._load(node.data, bases, j, mask, node.dtype)
         inside = self._all_of([env[i] for i in node.ins[1:]], self.k.width)
         both = self._all_of([mask, inside], self.k.width)
-        x = self._load(node.data, bases, j, both, node.dtype)
+        x = self._load(node.data, bases, j, both, node.dtype, plain=False)
         return self._chosen(node.dtype, inside, x, env[node.ins[0]])
 
     # -- memory in vectors ----------------------------------------------------------------------
 
     def _address(self, access: int, bases: dict[int, str], j: str) -> str:
-        a = self.k.accesses[access]
-        step = str(itemsize(a.dtype)) if a.inner == UNIT else self.inner_strides[access][-1]
-        return self.b.offset(bases[access], self.b.emit(f"mul i64 {j}, {step}"))
+        step = self.b.emit(f"mul i64 {j}, {self._step(access)}")
+        return self.b.offset(bases[access], step)
 
-    def _load(self, access: int, bases: dict[int, str], j: str, mask: str, dtype: str) -> str:
+    def _load(
+        self, access: int, bases: dict[int, str], j: str, mask: str, dtype: str, plain: bool = True
+    ) -> str:
+        """A vector from memory; `plain`: is the mask that of the loop?"""
         b, w, a = self.b, self.k.width, self.k.accesses[access]
         t = stored(dtype, w)
         if a.inner == ZERO:
@@ -622,22 +634,91 @@ class Loops:
             x = self._load_complex(access, bases, j, mask, dtype)
             parted(b, dtype, w, x, kept=True)
         elif a.inner == UNIT:
-            pointer = self._address(access, bases, j)
-            name = f"llvm.masked.load.{suffix_of(t)}.p0"
-            b.module.declare(name, t, ["ptr", "i32 immarg", f"<{w} x i1>", t])
-            x = b.emit(
-                f"call {t} @{name}(ptr {pointer}, i32 {itemsize(dtype)}, <{w} x i1> {mask}, "
-                f"{t} zeroinitializer)"
+            x = self._masked(t, self._address(access, bases, j), mask, itemsize(dtype))
+        elif a.inner == BACKWARD:
+            # The vector that ends with the first element, turned around.
+            last = b.offset(self._address(access, bases, j), str((1 - w) * itemsize(dtype)))
+            lanes = range(w - 1, -1, -1)
+            ends = self._masked(
+                t, last, self._picked(f"<{w} x i1>", mask, "poison", lanes), itemsize(dtype)
             )
+            x = self._picked(t, ends, "poison", lanes)
+        elif a.inner == PAIRS:
+            both = vector(t[1:-1].split(" x ")[1], 2 * w)
+            pairs = self._masked(
+                both, self._address(access, bases, j), self._firsts(), itemsize(dtype)
+            )
+            x = self._picked(both, pairs, "poison", range(0, 2 * w, 2))
+        elif plain:
+            x = self._loaded_singly(access, bases, j, mask, t)
         else:
-            pointers = self._pointers(access, bases, j)
-            name = f"llvm.masked.gather.{suffix_of(t)}.v{w}p0"
-            b.module.declare(name, t, [f"<{w} x ptr>", "i32 immarg", f"<{w} x i1>", t])
-            x = b.emit(
-                f"call {t} @{name}(<{w} x ptr> {pointers}, i32 {itemsize(dtype)}, "
-                f"<{w} x i1> {mask}, {t} zeroinitializer)"
-            )
+            x = self._gathered(access, bases, j, mask, t)
         return from_memory(b, dtype, w, x)
+
+    def _masked(self, t: str, pointer: str, mask: str, align: int) -> str:
+        """A load of the elements that a mask lets through, with zeros in the place of others."""
+        b, lanes = self.b, f"<{width_of(t)} x i1>"
+        name = f"llvm.masked.load.{suffix_of(t)}.p0"
+        b.module.declare(name, t, ["ptr", "i32 immarg", lanes, t])
+        return b.emit(
+            f"call {t} @{name}(ptr {pointer}, i32 {align}, {lanes} {mask}, {t} zeroinitializer)"
+        )
+
+    def _picked(self, t: str, x: str, y: str, lanes: Iterable[int]) -> str:
+        """Some elements of two vectors, those of the second counted after the first one's."""
+        picked = ", ".join(f"i32 {i}" for i in lanes)
+        n = picked.count(",") + 1
+        return self.b.emit(f"shufflevector {t} {x}, {t} {y}, <{n} x i32> <{picked}>")
+
+    def _firsts(self) -> str:
+        """The mask of a vector of pairs: the first of each that the loop's mask lets through."""
+        b, t = self.b, f"<{2 * self.k.width} x i32>"
+        never = (1 << 31) - 1
+        lanes = ", ".join(f"i32 {never if i % 2 else i // 2}" for i in range(2 * self.k.width))
+        mask = b.icmp("ult", t, f"<{lanes}>", b.splat(t, self.left))
+        if self.before:
+            begun = b.icmp("uge", t, f"<{lanes}>", b.splat(t, self.before))
+            mask = self._all_of([mask, begun], 2 * self.k.width)
+        return mask
+
+    def _loaded_singly(self, access: int, bases: dict[int, str], j: str, mask: str, t: str) -> str:
+        """A vector with a stride: element by element if it is whole, and gathered if not.
+
+        The instruction that gathers takes several times as long on many machines.
+        """
+        b, w, dtype = self.b, self.k.width, self.k.accesses[access].dtype
+        one, step = stored(dtype, 1), self.inner_strides[access][-1]
+        whole = b.icmp("eq", "i32", self.left, str(w))
+        if self.before:
+            whole = b.emit(f"and i1 {whole}, {b.icmp('eq', 'i32', self.before, '0')}")
+        singly, gather, done = b.label("singly"), b.label("gather"), b.label("loaded")
+        first = self._address(access, bases, j)
+        b.cond_br(whole, singly, gather)
+        b.place(singly)
+        x = "poison"
+        for lane in range(w):
+            where = b.offset(first, b.emit(f"mul i64 {step}, {lane}")) if lane else first
+            x = b.emit(
+                f"insertelement {t} {x}, {one} {b.load(one, where, itemsize(dtype))}, i64 {lane}"
+            )
+        from_singly = b.block
+        b.br(done)
+        b.place(gather)
+        y = self._gathered(access, bases, j, mask, t)
+        from_gather = b.block
+        b.br(done)
+        b.place(done)
+        return b.emit(f"phi {t} [ {x}, %{from_singly} ], [ {y}, %{from_gather} ]")
+
+    def _gathered(self, access: int, bases: dict[int, str], j: str, mask: str, t: str) -> str:
+        b, w, size = self.b, self.k.width, itemsize(self.k.accesses[access].dtype)
+        pointers = self._pointers(access, bases, j)
+        name = f"llvm.masked.gather.{suffix_of(t)}.v{w}p0"
+        b.module.declare(name, t, [f"<{w} x ptr>", "i32 immarg", f"<{w} x i1>", t])
+        return b.emit(
+            f"call {t} @{name}(<{w} x ptr> {pointers}, i32 {size}, <{w} x i1> {mask}, "
+            f"{t} zeroinitializer)"
+        )
 
     def _load_complex(
         self, access: int, bases: dict[int, str], j: str, mask: str, dtype: str

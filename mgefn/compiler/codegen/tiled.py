@@ -141,9 +141,11 @@ class Tiled(Loops):
         for n, a in k.stores:
             self._store(env[n], a, bases, j, mask)
 
-    def _load(self, access: int, bases: dict[int, str], j: str, mask: str, dtype: str) -> str:
+    def _load(
+        self, access: int, bases: dict[int, str], j: str, mask: str, dtype: str, plain: bool = True
+    ) -> str:
         if access not in self.tiles:
-            return super()._load(access, bases, j, mask, dtype)
+            return super()._load(access, bases, j, mask, dtype, plain)
         b, w = self.b, self.k.width
         step = b.emit(f"mul i64 {self.in_tile}, {w * itemsize(dtype)}")
         where = b.offset(self.tiles[access], step)
