@@ -342,3 +342,36 @@ def test_tables_that_a_program_has_are_not_made_again(monkeypatch: Any) -> None:
     del other
     assert kept.get(("b",), lambda: (table, 5)) == (table, 5)
     assert kept.get(("a",), lambda: 1 / 0)[0] is table
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+@pytest.mark.parametrize("n", [262, 524, 131 * 35, 2 * 131 * 137, 1009 * 16])
+def test_large_primes_are_parted_from_the_others(
+    n: int, dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fourier, "PARTED", 2)
+    monkeypatch.setattr(fourier, "PARTED_FROM", 2)
+    rng = np.random.default_rng(0)
+    limit = 1e-5 if dtype == "complex64" else 1e-13
+    for count in (1, 3, 17):
+        x = (rng.normal(size=(count, n)) + 1j * rng.normal(size=(count, n))).astype(dtype)
+        for name in ("fft", "ifft"):
+            ours, theirs = getattr(mnp.fft, name), getattr(np.fft, name)
+            got, want = mgefn.jit(ours, backend="llvm")(x), theirs(x.astype("complex128"))
+            assert np.abs(np.asarray(got) - want).max() <= limit * np.abs(want).max()
+        real = x.real.copy()
+        half = mgefn.jit(mnp.fft.rfft, backend="llvm")(real)
+        want = np.fft.rfft(real.astype("float64"))
+        assert np.abs(np.asarray(half) - want).max() <= limit * np.abs(want).max()
+        back = mgefn.jit(lambda y: mnp.fft.irfft(y, n), backend="llvm")(half)
+        np.testing.assert_allclose(back, real, 0, 20 * limit)
+    columns = x.T.copy()
+    got = mgefn.jit(lambda y: mnp.fft.fft(y, axis=0), backend="llvm")(columns)
+    want = np.fft.fft(columns.astype("complex128"), axis=0)
+    assert np.abs(np.asarray(got) - want).max() <= limit * np.abs(want).max()
+
+
+def test_a_long_line_of_large_primes_and_others_is_native() -> None:
+    n = 601 << 17  # longer than a convolution may be
+    assert fourier._is_native(n) and not fourier._is_native(601 * 60_013)
+    assert fourier.large_part(n) == 601

@@ -1,9 +1,10 @@
 """Fourier transforms: the calls of native kernels that they are made of, and their tables.
 
 A transform along lines of an array takes a vector of lines at a time, or, where lines are few and
-long, divides each as n = n1 n2. Lengths with a prime factor above MOST_PRIME are a convolution of a
-length without (Bluestein). Transforms of real numbers go through complex ones of half the length;
-those along axes that are not the last one take columns side by side.
+long, divides each as n = n1 n2. Prime factors above MOST_PRIME are parted from the others; a length
+of nothing else is a convolution of a length without (Bluestein). Transforms of real numbers go
+through complex ones of half the length; those along axes that are not the last one take columns
+side by side.
 """
 
 from __future__ import annotations
@@ -64,6 +65,8 @@ MOST_CHUNKS = 32  # that have memory where there are more workers
 ROOTS = 1 << 13  # roots of unity that are computed at a time
 TABLE_BYTES = 1 << 25  # of tables that are kept for other programs
 MOST_CONVOLVED = 1 << 22  # longest convolved line: tables of some three times its length stay
+PARTED = 8  # least factor of a line that is parted from the large primes
+PARTED_FROM = 1 << 14  # and the least length
 GROUP = 1 << 17  # complex numbers of lines that go through memory of a step together
 
 # Nanoseconds of a pass for each vector of complex numbers, roughly; those of an odd radix beside
@@ -149,6 +152,15 @@ def radices(n: int) -> tuple[int, ...] | None:
     if eights < 0:
         return 2, *found[1:]
     return (*[8] * eights, *found[twos:], *[4] * fours)
+
+
+@functools.lru_cache(1024)
+def large_part(n: int) -> int:
+    """The product of the prime factors above MOST_PRIME."""
+    for p in range(2, MOST_PRIME + 1):
+        while n % p == 0:
+            n //= p
+    return n
 
 
 @functools.lru_cache(1024)
@@ -307,12 +319,14 @@ def _whole_tables(dtype: str, n: int) -> Any:
 
 
 def _divided_tables(dtype: str, n1: int, n2: int, width: int) -> Any:
-    """Tables of both stages, and what the first one multiplies by."""
+    """Tables of the stages that are passes, and what the first one multiplies by."""
 
     def make() -> Any:
         tables = Tables(dtype)
         first = _passes(tables, n2)
-        second = first if n1 == n2 else _passes(tables, n1)
+        second: Passes | None = None
+        if radices(n1) is not None:
+            second = first if n1 == n2 else _passes(tables, n1)
         n = n1 * n2
         k = np.arange(n2)
         lanes = tables.roots(k[:, None] * np.arange(width), n)
@@ -345,10 +359,10 @@ def _chirp_tables(dtype: str, n: int, m: int, inverse: bool) -> Any:
     """exp(-pi i k^2 / n), and the transform of its conjugate, taken around a circle of m."""
 
     def make() -> Any:
+        if inverse:  # what goes around the circle is even, so its transform is conjugate too
+            return tuple(_conjugate(t) for t in _chirp_tables(dtype, n, m, False))
         k = np.arange(n, dtype=np.int64)
         chirp = roots(k * k % (2 * n), 2 * n)
-        if inverse:
-            chirp = chirp.conj()
         around = np.zeros(m, np.complex128)
         around[:n] = chirp.conj()
         around[m - n + 1 :] = around[1:n][::-1]
@@ -358,6 +372,12 @@ def _chirp_tables(dtype: str, n: int, m: int, inverse: bool) -> Any:
         return first.fixed(), second.fixed()
 
     return _kept.get(("chirp", dtype, n, m, inverse), make)
+
+
+def _conjugate(table: Fixed) -> Fixed:
+    out = table.array.copy()
+    out[1::2] *= -1
+    return Fixed(out)
 
 
 # -- calls ----------------------------------------------------------------------------------------
@@ -473,7 +493,11 @@ class _Calls:
     ) -> None:  # fmt: skip
         """Transforms of lines; the target may be the source, with the same step."""
         if radices(n) is None:
-            self._convolved(n, count, source, source_step, target, target_step, inverse, scale)
+            line = source, source_step, target, target_step, inverse, scale
+            if _is_parted(n):
+                self._parted(n, count, *line)
+            else:
+                self._convolved(n, count, *line)
             return
         blocks = -(-count // self.width)
         whole = blocks * _cost(n)
@@ -520,6 +544,29 @@ class _Calls:
         def line(source: Spot, target: Spot) -> None:
             share = nanoseconds / 2
             self._both(stages, source, between, target, table, units, share)
+
+        self._repeated(count, source, source_step, target, target_step, line)
+
+    def _parted(
+        self, n: int, count: int, source: Spot, source_step: int, target: Spot, target_step: int,
+        inverse: bool, scale: float,
+    ) -> None:  # fmt: skip
+        """Lines of n1 n2 numbers, where n1 has the large primes: n1 transforms, then n2."""
+        n1, pair, width = large_part(n), self.pair, self.width
+        n2 = n // n1
+        table, passes, _, of_lanes, of_blocks = _divided_tables(self.dtype, n1, n2, width)
+        stage = _stage(
+            target=TARGET, lanes=n1, source_step=n1 * pair, target_step=n1 * pair, load=COLUMNS,
+            store=TWISTED, length=n2, source_swap=inverse, lane_table=of_lanes,
+            block_table=of_blocks, passes=passes,
+        )  # fmt: skip
+        blocks = -(-n1 // width)
+        between = self.memory(n * pair)
+
+        def line(source: Spot, target: Spot) -> None:
+            self.lanes(source, between, table, [stage], 1, blocks, blocks * (_cost(n2) + n2))
+            self.lines(n1, n2, between, n1 * pair, between, n1 * pair, False, scale)
+            self._transposed(1, n2, n1, between, target, inverse)
 
         self._repeated(count, source, source_step, target, target_step, line)
 
@@ -624,8 +671,13 @@ class _Calls:
             self.lines(n, outer * inner, turned, n * pair, turned, n * pair, inverse, scale)
             self._transposed(outer, inner, n, turned, target)
 
-    def _transposed(self, outer: int, rows: int, columns: int, source: Spot, target: Spot) -> None:
-        """Rows and columns exchanged; the shorter ones are whole in memory."""
+    def _transposed(
+        self, outer: int, rows: int, columns: int, source: Spot, target: Spot, swap: bool = False
+    ) -> None:
+        """Rows and columns exchanged; the shorter ones are whole in memory.
+
+        swap: exchange real and imaginary parts too.
+        """
         pair = self.pair
         by_rows = columns <= rows
         lanes, length = (rows, columns) if by_rows else (columns, rows)
@@ -633,6 +685,7 @@ class _Calls:
             target=TARGET, source_outer=rows * columns * pair, target_outer=rows * columns * pair,
             lanes=lanes, length=length, source_step=columns * pair, target_step=rows * pair,
             load=ROWS if by_rows else COLUMNS, store=COLUMNS if by_rows else ROWS,
+            target_swap=swap,
         )  # fmt: skip
         blocks = -(-lanes // self.width)
         nanoseconds = outer * blocks * length * _MOVES
@@ -676,8 +729,16 @@ class _Calls:
         self._grouped(group, count, source, kept, target, n * self.size, write)
 
 
+def _is_parted(n: int) -> bool:
+    """Is a line with large prime factors done in two steps? One is as good where all is near."""
+    return n >= PARTED_FROM and n // large_part(n) >= PARTED
+
+
 def _is_native(n: int) -> bool:
-    return n < 2**30 and (n <= MOST_CONVOLVED or radices(n) is not None)
+    if n >= 2**30:
+        return False
+    large = large_part(n)
+    return large == 1 or (large if _is_parted(n) else n) <= MOST_CONVOLVED
 
 
 def _fft(eqn: Eqn, places: Sequence[Place]) -> NativeStep | None:
