@@ -637,3 +637,48 @@ def test_code_that_is_unloaded_leaves_no_mappings() -> None:
     assert [ctypes.CFUNCTYPE(ctypes.c_double)(m["kernel"])() for m in more] == [
         i + 0.5 for i in range(41)
     ]
+
+
+# -- products with more axes than a matrix -------------------------------------------------------
+
+LAYOUTS = {
+    "one matrix by many": ("mk,bkn->bmn", "mk", "bkn"),
+    "many by one": ("bmk,kn->bmn", "bmk", "kn"),
+    "many by one, rows first": ("bmk,kn->mbn", "bmk", "kn"),
+    "one by many in two axes": ("mk,cbkn->cbmn", "mk", "cbkn"),
+    "each by each": ("abmk,ckn->abcmn", "abmk", "ckn"),
+    "a batch, and more of the second": ("bmk,bckn->bcmn", "bmk", "bckn"),
+    "a batch, and more of the first": ("bcmk,bkn->bcmn", "bcmk", "bkn"),
+    "axes of the contraction first": ("kbm,kn->bmn", "kbm", "kn"),
+    "columns apart": ("km,nbk->mbn", "km", "nbk"),
+}
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+@pytest.mark.parametrize("m,k,n", [(2, 2, 2), (8, 8, 8), (5, 7, 1), (1, 9, 4), (20, 30, 40)])
+def test_products_of_any_layout_are_native(name: str, m: int, k: int, n: int) -> None:
+    spec, *operands = LAYOUTS[name]
+    sizes = {"m": m, "k": k, "n": n, "a": 2, "b": 5, "c": 3}
+    for dtype in ("float32", "float64", "complex64"):
+        args = [drawn(*(sizes[i] for i in axes), dtype="float64") for axes in operands]
+        args = [(x + 0.5j * x[::-1]) if dtype == "complex64" else x for x in args]
+        args = [x.astype(dtype) for x in args]
+        product = lambda x, y: mnp.einsum(spec, x, y)
+        got, want = mgefn.jit(product)(*args), np.einsum(spec, *args)
+        np.testing.assert_allclose(got, want, 1e-4, 1e-4)
+        assert all(s.kind in ("native", "view") for s in report(product, *args).steps)
+
+
+def test_large_products_beside_a_batch_go_to_blas() -> None:
+    x, y = drawn(200, 700), drawn(3, 700, 600)
+    same(lambda x, y: mnp.matmul(x, y), x, y, tolerance=1e-3)
+    kernels = native_kernels(mnp.matmul, x, y)
+    assert "BlasProduct" in {type(k).__name__ for k in kernels}
+
+
+def test_a_loop_with_a_batched_update_is_native() -> None:
+    def filtered(f: Any, p: Any) -> Any:
+        return lax.fori_loop(0, 5, lambda _, p: f @ p @ f.T * 0.5 + p, p)
+
+    found = report(mgefn.vmap(filtered, (None, 0)), drawn(2, 2), drawn(32, 2, 2))
+    assert {s.kind for s in found.steps} <= {"native", "view"}

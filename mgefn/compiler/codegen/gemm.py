@@ -115,8 +115,8 @@ class Tiny(NamedTuple):
     """C[b, m, n] = sum over k of A[b, m, k] B[b, k, n] for sizes so small that all is written out.
 
     Pointers: A, B, C. Domain: batch. Descriptor: inner batch; strides in bytes of A (outer, inner,
-    m, k), of B (outer, inner, k, n), of C (outer, inner); C's rows are contiguous, and so are B's
-    where `rows_lie` says so. Where `nested` is false the outer size is 1.
+    m, k), of B (outer, inner, k, n), of C (outer, inner, m); C's rows are contiguous, and so are
+    B's where `rows_lie` says so. Where `nested` is false the outer size is 1.
     """
 
     dtype: str
@@ -133,10 +133,10 @@ class Tiny(NamedTuple):
         w = max(2, 1 << (self.n - 1).bit_length())
         memory = Memory(b, scalar, w, size)
         t = memory.t
-        inner, *numbers = Numbers(b).take(11)
+        inner, *numbers = Numbers(b).take(12)
         *a_batch, a_m, a_k = numbers[:4]
         *b_batch, b_k, b_n = numbers[4:8]
-        c_batch = numbers[8:]
+        *c_batch, c_m = numbers[8:]
         a_base, b_base, c_base = pointers(b, 3)
         lanes = ", ".join(f"i1 {'true' if i < self.n else 'false'}" for i in range(w))
         mask = f"<{lanes}>"
@@ -158,14 +158,14 @@ class Tiny(NamedTuple):
                         at = b.offset(at, b_n)
                 rows.append(row)
                 b_at = b.offset(b_at, b_k)
-            for i in range(self.m):
+            for _ in range(self.m):
                 total, at = b.const(t, 0), a_at
                 for row in rows:
                     x = b.splat(t, b.load(scalar, at, size))
                     total = b.fma(t, x, row, total)
                     at = b.offset(at, a_k)
-                memory.store(total, b.offset(c_at, str(i * self.n * size)), mask)
-                a_at = b.offset(a_at, a_m)
+                memory.store(total, c_at, mask)
+                a_at, c_at = b.offset(a_at, a_m), b.offset(c_at, c_m)
         return finished(b, name)
 
 

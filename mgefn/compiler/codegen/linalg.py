@@ -450,13 +450,13 @@ def full_name(dtype: str, name: str) -> str:
 
 
 class BlasProduct(NamedTuple):
-    """C[b, m, n] = sum over k of A[b, m, k] B[b, k, n] for large matrices, C contiguous.
+    """C[b, m, n] = sum over k of A[b, m, k] B[b, k, n] for large matrices, C's rows contiguous.
 
     a_along, b_along: are rows of A, and of B, contiguous? Else their columns are.
 
     Pointers: A, B, C. Domain: batch. Descriptor: inner batch, m, n, k, elements from one contiguous
-    line of A to the next, of B the same, strides in bytes of A, B and C along the outer and the
-    inner batch.
+    line of A to the next, of B and C the same, strides in bytes of A, B and C along the outer and
+    the inner batch.
     """
 
     dtype: str
@@ -471,14 +471,14 @@ class BlasProduct(NamedTuple):
     def text(self, name: str) -> str:
         e = _Matrices(self.dtype, 4, 1)
         b = e.b
-        batch, m, n, k, a_line, b_line, *strides = Numbers(b).take(12)
+        batch, m, n, k, a_line, b_line, c_line, *strides = Numbers(b).take(13)
         a_base, b_base, c_base = pointers(b, 3)
         gemm = _Routine(b, self.dtype, "gemm")
         # In Fortran's order all matrices are transposed, so the operands change places.
         a_trans = gemm.letter("N" if self.a_along else "T")
         b_trans = gemm.letter("N" if self.b_along else "T")
         rows, columns, inner = gemm.integer(n), gemm.integer(m), gemm.integer(k)
-        a_step, b_step = gemm.integer(a_line), gemm.integer(b_line)
+        a_step, b_step, c_step = (gemm.integer(x) for x in (a_line, b_line, c_line))
         one, zero = (b.emit(f"alloca {e.scalar}") for _ in range(2))
         e.store(b.const(e.scalar, 1), one)
         e.store(b.const(e.scalar, 0), zero)
@@ -489,7 +489,7 @@ class BlasProduct(NamedTuple):
                 for i, base in enumerate((a_base, b_base, c_base))
             )
             gemm.call(
-                b_trans, a_trans, rows, columns, inner, one, y, b_step, x, a_step, zero, z, rows
+                b_trans, a_trans, rows, columns, inner, one, y, b_step, x, a_step, zero, z, c_step
             )
         return finished(b, name)
 
