@@ -132,3 +132,15 @@ def test_no_call_loses_its_slab_to_another_thread(monkeypatch: pytest.MonkeyPatc
     for t in threads:
         t.join()
     assert not wrong
+
+
+def test_memory_that_is_not_there_is_not_counted(monkeypatch: pytest.MonkeyPatch):
+    def nothing(size: int) -> np.ndarray:
+        raise MemoryError(size)
+
+    mine = Pool()
+    monkeypatch.setattr("mgefn.compiler.pool._fresh", nothing)
+    for _ in range(2):
+        with pytest.raises(MemoryError):
+            mine.take(8 << 20)
+    assert mine.in_use_bytes == mine.most_allocated == mine.allocated == 0

@@ -13,6 +13,7 @@ import itertools
 import operator
 import sys
 import time
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -179,6 +180,11 @@ def _numbered(x: Any, count: Iterator[int]) -> Any:
     return [_numbered(v, count) for v in children]
 
 
+# All there are, by id. Not through gc.get_objects, which shows tuples that another thread is
+# making: that thread then fails with a SystemError.
+jitted: weakref.WeakValueDictionary[int, JitFunction] = weakref.WeakValueDictionary()
+
+
 class JitFunction:
     """A function that `jit` has wrapped; call it as the function itself.
 
@@ -230,7 +236,8 @@ class JitFunction:
         self._backend = "cupy" if self._on_device else None if backend == "cpu" else backend
         self._plain = not (self._static_nums or self._static_names)
         self._donates = bool(self._donate_nums or self._donate_names)
-        self._cache: dict[Any, Entry] = {}
+        self._cache: dict[Any, Any] = {}  # signature -> Entry, or `_WIDENS`
+        jitted[id(self)] = self
         # Signatures of calls with arrays as positional arguments and nothing else, for the
         # settings of `_fast_settings`.
         self._fast: dict[Any, _Short] = {}

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from mgefn.api.inspection import Device, devices
-from mgefn.api.jit import JitFunction
+from mgefn.api.jit import jitted
 from mgefn.config import config
 from mgefn.control import checkpoint, programs
 from mgefn.core import background
@@ -242,19 +242,30 @@ def checking_leaks(new_val: bool = True) -> Iterator[None]:
             raise
 
 
+def _instances(*classes: type) -> list[Any]:
+    """All objects of these classes, which are written in Python.
+
+    Through what refers to the classes, as gc.get_objects shows tuples that another thread is
+    making: that thread then fails with a SystemError.
+    """
+    return [x for x in gc.get_referrers(*classes) if x.__class__ in classes]
+
+
 def _tracers() -> list[Tracer]:
-    return [x for x in gc.get_objects() if isinstance(x, Tracer)]
+    classes: list[type] = [Tracer]
+    for cls in classes:
+        classes += cls.__subclasses__()
+    return _instances(*classes)
 
 
 @api_boundary
 def clear_caches() -> None:
     """Forget all traced and compiled programs; the next call of each function traces again."""
-    # Through the collector: a registry would cost every jit, and this is called rarely.
-    for x in gc.get_objects():
-        if type(x) is JitFunction:
-            x.clear_cache()
-        elif type(x) is checkpoint.ProgramCache:
-            x.clear()
+    for fun in filter(None, [ref() for ref in jitted.valuerefs()]):
+        fun.clear_cache()
+    for cache in [ref() for ref in checkpoint.caches.valuerefs()]:
+        if cache is not None:
+            cache.clear()
     programs.clear()
     gc.collect()
 
@@ -268,7 +279,7 @@ def live_arrays(platform: str | None = None) -> list[Array]:
     """
     kinds = {None: (ConcreteArray, DeviceArray), "cpu": (ConcreteArray,)}
     wanted = kinds.get(platform, (DeviceArray,) if platform in ("gpu", "cuda") else ())
-    return [x for x in gc.get_objects() if x.__class__ in wanted and not x.is_deleted()]
+    return [x for x in _instances(*wanted) if not x.is_deleted()]
 
 
 @api_boundary

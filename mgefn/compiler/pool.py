@@ -111,9 +111,18 @@ class Pool:
             others = self._pop_of_another_size(size)
             self.in_use_bytes += size
             self.allocated += 1
+        try:
+            found = self._resized(others, size) if others else None
+            if found is None:
+                found = _fresh(size)
+        except BaseException:  # there is no memory, or an interrupt came
+            with self._lock:
+                self.in_use_bytes -= size
+                self.allocated -= 1
+            raise
+        with self._lock:
             self._note()
-        found = self._resized(others, size) if others else None
-        return _fresh(size) if found is None else found
+        return found
 
     def _pop_that_fits(self, size: int) -> np.ndarray | None:
         best = None

@@ -14,19 +14,21 @@ from __future__ import annotations
 import functools
 import operator
 import types
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from mgefn import tree
 from mgefn.config import config
 from mgefn.control.custom_rules import closes_over_tracers
+from mgefn.control.programs import with_exact_numbers
 from mgefn.core.array import as_array, described, is_arraylike
 from mgefn.core.avals import ShapedArray, Zero, is_undefined
 from mgefn.core.backends import executable_of
 from mgefn.core.interpreter import bound_axes
 from mgefn.core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Var, has_effect
 from mgefn.core.primitive import Primitive
-from mgefn.core.source import fun_name
+from mgefn.core.source import fun_name, scopes
 from mgefn.errors import ArgumentError, StaticArgumentError, api_boundary
 from mgefn.interpreters.batching import BatchingInterpreter, batch_jaxpr, to_front
 from mgefn.interpreters.evaluate import eval_jaxpr
@@ -49,6 +51,8 @@ Policy = Callable[..., bool]
 class ProgramCache(dict):
     """The programs of one checkpointed function; a class, so that clear_caches can find them."""
 
+
+caches: weakref.WeakValueDictionary[int, ProgramCache] = weakref.WeakValueDictionary()  # by id
 
 _CACHE_BOUND = 256  # signatures kept per checkpointed function
 
@@ -329,13 +333,18 @@ def _without_calls(closed: ClosedJaxpr) -> ClosedJaxpr:
         jaxpr = program.jaxpr
         env: dict[Any, Any] = dict(zip(jaxpr.const_binders, program.consts, strict=True))
         env.update(zip(jaxpr.in_binders, args, strict=True))
-        for eqn in jaxpr.eqns:
-            ins = [env[a] if isinstance(a, Var) else a.value for a in eqn.inputs]
-            if eqn.primitive is jit_p:  # as deep as the user's functions are nested
-                outs: Sequence[Any] = run(eqn.params["jaxpr"], ins)
-            else:
-                outs = eqn.primitive.bind(*ins, **eqn.params)
-            env.update(zip(eqn.out_binders, outs, strict=True))
+        previous = scopes.replayed
+        try:
+            for eqn in jaxpr.eqns:
+                scopes.replayed = eqn.source
+                ins = [env[a] if isinstance(a, Var) else a.value for a in eqn.inputs]
+                if eqn.primitive is jit_p:  # as deep as the user's functions are nested
+                    outs: Sequence[Any] = run(eqn.params["jaxpr"], ins)
+                else:
+                    outs = eqn.primitive.bind(*ins, **eqn.params)
+                env.update(zip(eqn.out_binders, outs, strict=True))
+        finally:
+            scopes.replayed = previous
         return [env[a] if isinstance(a, Var) else a.value for a in jaxpr.outs]
 
     return trace_closed(
@@ -441,21 +450,12 @@ def checkpoint(
     name = fun_name(fun)
     about = f"checkpoint({name})"
     cache: dict[Any, tuple[ClosedJaxpr, Any]] = ProgramCache()
+    caches[id(cache)] = cache
 
-    @functools.wraps(
-        fun, assigned=("__module__", "__name__", "__qualname__", "__doc__"), updated=()
-    )
-    def checkpoint_of_fun(*args: Any, **kwargs: Any) -> Any:
-        places = {i % len(args) if args else i for i in static}
-        if any(not -len(args) <= i < len(args) for i in static):
-            raise StaticArgumentError(
-                f"{about}: static_argnums is {static}, but the call has {len(args)} positional "
-                "arguments. Pass the argument by position."
-            )
-        dynamic = tuple(a for i, a in enumerate(args) if i not in places)
-        static_args = tuple((i, exact(args[i])) for i in sorted(places))
-        leaves, in_tree = tree.flatten((dynamic, kwargs))
-        operands = [as_array(x, about) for x in leaves]
+    def program_of(
+        args: tuple, places: set[int], in_tree: Any, operands: Sequence[Any], static_args: tuple
+    ) -> tuple[Sequence[Any], tuple[ClosedJaxpr, Any]]:
+        """The tracers that fun closes over, its program, and the structure of its output."""
         avals = [x.aval for x in operands]
         exactly = in_tree.exact_metadata()
         key = (in_tree, exactly, tuple(avals), static_args, config.trace_key, bound_axes())
@@ -493,7 +493,29 @@ def checkpoint(
                 if len(cache) >= _CACHE_BOUND:
                     cache.pop(next(iter(cache)))
                 cache[key] = found
-        closed, structure = found
+        return captured, found
+
+    @functools.wraps(
+        fun, assigned=("__module__", "__name__", "__qualname__", "__doc__"), updated=()
+    )
+    def checkpoint_of_fun(*args: Any, **kwargs: Any) -> Any:
+        places = {i % len(args) if args else i for i in static}
+        if any(not -len(args) <= i < len(args) for i in static):
+            raise StaticArgumentError(
+                f"{about}: static_argnums is {static}, but the call has {len(args)} positional "
+                "arguments. Pass the argument by position."
+            )
+        dynamic = tuple(a for i, a in enumerate(args) if i not in places)
+        static_args = tuple((i, exact(args[i])) for i in sorted(places))
+        leaves, in_tree = tree.flatten((dynamic, kwargs))
+        operands = [as_array(x, about) for x in leaves]
+        while True:
+            captured, found = program_of(args, places, in_tree, operands, static_args)
+            closed, structure = found
+            again = with_exact_numbers(operands, [(closed, len(captured))])
+            if again is None:
+                break
+            operands = again
         outs = remat_p.bind(
             *captured, *operands, jaxpr=closed, policy=policy, prevent_cse=prevent_cse, name=name
         )

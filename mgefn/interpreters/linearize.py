@@ -27,6 +27,7 @@ from mgefn.core.device_array import is_on_device
 from mgefn.core.interpreter import Interpreter, base, process_in, state
 from mgefn.core.jaxpr import ClosedJaxpr
 from mgefn.core.primitive import Primitive
+from mgefn.core.source import Source, current_source, scopes
 from mgefn.core.tracer import Tracer
 from mgefn.interpreters.evaluate import eval_jaxpr
 from mgefn.interpreters.jvp import rule_tangents
@@ -53,9 +54,13 @@ class Node:
 class LinearEqn:
     """out_binders = primitive[params] inputs; inputs are Nodes and residuals."""
 
-    __slots__ = ("inputs", "out_binders", "params", "primitive")
+    __slots__ = ("inputs", "out_binders", "params", "primitive", "source")
 
-    def __init__(self, primitive: Primitive, inputs: list, params: dict, out_binders: list[Node]):
+    def __init__(
+        self, primitive: Primitive, inputs: list, params: dict, out_binders: list[Node],
+        source: Source | None = None,
+    ):  # fmt: skip
+        self.source = source
         self.primitive = primitive
         self.inputs = inputs
         self.params = params
@@ -65,11 +70,31 @@ class LinearEqn:
 class SlopeEqn:
     """out = sum of scale(node, slope), a slope being a residual or the number 1 or -1."""
 
-    __slots__ = ("out", "terms")
+    __slots__ = ("out", "source", "terms")
 
-    def __init__(self, out: Node, terms: list[tuple[Node, Any]]):
+    def __init__(self, out: Node, terms: list[tuple[Node, Any]], source: Source | None = None):
+        self.source = source
         self.out = out
         self.terms = terms
+
+
+class SourcedTape(list):
+    """A tape whose equations know the user's line, for what is read backwards into a program.
+
+    With nothing to stage nobody asks for it, and a plain list does.
+    """
+
+    def append(self, eqn: LinearEqn | SlopeEqn) -> None:
+        eqn.source = current_source(2)
+        super().append(eqn)
+
+
+def _is_staged(interpreter: Interpreter | None) -> bool:
+    while interpreter is not None:
+        if isinstance(interpreter, StagingInterpreter):
+            return True
+        interpreter = interpreter.outer
+    return False
 
 
 class LinearizeTracer(Tracer):
@@ -205,7 +230,7 @@ class LinearizeInterpreter(Interpreter):
 
     def __init__(self, about: str):
         super().__init__(about)
-        self.tape: list[LinearEqn | SlopeEqn] = []
+        self.tape: list[LinearEqn | SlopeEqn] = SourcedTape() if _is_staged(self.outer) else []
         self.recorder = LinearRecorder(self.outer, self.tape, about)
         # While a custom_jvp rule runs, the recorder that stands inside this interpreter.
         self.inside: LinearRecorder | None = None
@@ -353,11 +378,28 @@ class LinearMap:
         return self._backward(cts, scale)
 
     def _backward(self, cts: Sequence[Any], product: Callable[[Any, Any], Any]) -> list[Any]:
+        if not self._sourced():
+            return self._read_back(cts, product, False)
+        previous = scopes.replayed
+        try:
+            return self._read_back(cts, product, True)
+        finally:
+            scopes.replayed = previous
+
+    def _sourced(self) -> bool:
+        """Is it known who asked for the equations?"""
+        return bool(self.tape) and self.tape[0].source is not None
+
+    def _read_back(
+        self, cts: Sequence[Any], product: Callable[[Any, Any], Any], sourced: bool
+    ) -> list[Any]:
         ct_of: dict[Node, Any] = {}
         for node, ct in zip(self.out_nodes, cts, strict=True):
             if node is not None and ct.__class__ is not Zero:
                 ct_of[node] = ct if node not in ct_of else add_p.bind1(ct_of[node], ct)
         for eqn in reversed(self.tape):
+            if sourced:
+                scopes.replayed = eqn.source
             if eqn.__class__ is SlopeEqn:
                 ct = ct_of.pop(eqn.out, None)  # type: ignore[union-attr]  # a SlopeEqn
                 if ct is None:
@@ -386,10 +428,21 @@ class LinearMap:
 
     def jvp(self, tangents: Sequence[Any]) -> list[Any]:
         """Tangents of the outputs; those given may be Zero."""
+        if not self._sourced():
+            return self._read(tangents, False)
+        previous = scopes.replayed
+        try:
+            return self._read(tangents, True)
+        finally:
+            scopes.replayed = previous
+
+    def _read(self, tangents: Sequence[Any], sourced: bool) -> list[Any]:
         env: dict[Node, Any] = {
             n: t for n, t in zip(self.in_nodes, tangents, strict=True) if t.__class__ is not Zero
         }
         for eqn in self.tape:
+            if sourced:
+                scopes.replayed = eqn.source
             if isinstance(eqn, SlopeEqn):
                 total = None
                 for node, slope in eqn.terms:
@@ -457,10 +510,13 @@ class LinearMap:
         tape: list[LinearEqn | SlopeEqn] = []
         for eqn in self.tape:
             if isinstance(eqn, SlopeEqn):
-                tape.append(SlopeEqn(eqn.out, [(n, table.get(id(s), s)) for n, s in eqn.terms]))
+                terms = [(n, table.get(id(s), s)) for n, s in eqn.terms]
+                tape.append(SlopeEqn(eqn.out, terms, eqn.source))
             else:
                 inputs = [table.get(id(i), i) for i in eqn.inputs]
-                tape.append(LinearEqn(eqn.primitive, inputs, eqn.params, eqn.out_binders))
+                tape.append(
+                    LinearEqn(eqn.primitive, inputs, eqn.params, eqn.out_binders, eqn.source)
+                )
         return LinearMap(tape, self.in_nodes, self.out_nodes, self.out_avals)
 
 
@@ -599,7 +655,7 @@ def split_jaxpr(closed: ClosedJaxpr, linear: tuple[bool, ...]) -> Linearized:
 
     def make() -> Linearized:
         staged = StagingInterpreter("vjp")
-        recorder = LinearRecorder(staged, [], "vjp")
+        recorder = LinearRecorder(staged, SourcedTape(), "vjp")
         nodes: list[Node] = []
         args: list[Any] = []
         for aval, is_linear in zip(closed.in_avals, linear, strict=True):

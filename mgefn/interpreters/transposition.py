@@ -11,6 +11,7 @@ from typing import Any
 
 from mgefn.core.avals import UndefinedPrimal, Zero, is_undefined
 from mgefn.core.jaxpr import ClosedJaxpr, Jaxpr, Literal, Var
+from mgefn.core.source import scopes
 from mgefn.interpreters.staging import trace_closed
 from mgefn.ops.elementwise import add_p
 from mgefn.ops.shaping import zeros
@@ -52,19 +53,24 @@ def backward_pass(
     for out, ct in zip(jaxpr.outs, cts, strict=True):
         if isinstance(out, Var) and out in linear:
             ct_of[out] = add_cotangents(ct_of.get(out), ct)
-    for eqn in reversed(linear_eqns):
-        out_cts = [ct_of.pop(v, None) for v in eqn.out_binders]
-        if all(c is None or c.__class__ is Zero for c in out_cts):
-            continue
-        ins = []
-        for a in eqn.inputs:
-            if isinstance(a, Literal):
-                ins.append(a.value)
-            else:
-                ins.append(UndefinedPrimal(a.aval) if a in linear else env[a])
-        for a, ct in zip(eqn.inputs, transpose_eqn(eqn, out_cts, ins), strict=True):
-            if ct is not None and isinstance(a, Var) and a in linear:
-                ct_of[a] = add_cotangents(ct_of.get(a), ct)
+    previous = scopes.replayed
+    try:
+        for eqn in reversed(linear_eqns):
+            scopes.replayed = eqn.source
+            out_cts = [ct_of.pop(v, None) for v in eqn.out_binders]
+            if all(c is None or c.__class__ is Zero for c in out_cts):
+                continue
+            ins = []
+            for a in eqn.inputs:
+                if isinstance(a, Literal):
+                    ins.append(a.value)
+                else:
+                    ins.append(UndefinedPrimal(a.aval) if a in linear else env[a])
+            for a, ct in zip(eqn.inputs, transpose_eqn(eqn, out_cts, ins), strict=True):
+                if ct is not None and isinstance(a, Var) and a in linear:
+                    ct_of[a] = add_cotangents(ct_of.get(a), ct)
+    finally:
+        scopes.replayed = previous
     return [
         (ct_of.get(v) if ct_of.get(v) is not None else Zero(v.aval)) if is_undefined(a) else None
         for v, a in zip(jaxpr.in_binders, args, strict=True)

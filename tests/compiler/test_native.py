@@ -9,6 +9,7 @@ import gc
 import itertools
 import mmap
 import sys
+import threading
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -682,3 +683,73 @@ def test_a_loop_with_a_batched_update_is_native() -> None:
 
     found = report(mgefn.vmap(filtered, (None, 0)), drawn(2, 2), drawn(32, 2, 2))
     assert {s.kind for s in found.steps} <= {"native", "view"}
+
+
+def test_steps_of_a_gradient_name_the_lines_of_the_function() -> None:
+    def fun(x: Any) -> Any:
+        y = mnp.sin(x) @ mnp.cos(x).T
+        return lax.scan(lambda c, a: (c * mnp.cos(a), None), y[0], y)[0].sum()
+
+    first = fun.__code__.co_firstlineno
+    lines = {f"test_native.py:{first + i} (" for i in (1, 2)}
+    x = drawn(3, 4)
+    for g in (mgefn.grad(fun), mgefn.grad(mgefn.jit(fun))):
+        steps = [s for s in report(g, x).steps if s.kind != "view"]
+        assert len(steps) >= 5
+        for step in steps:
+            assert any(line in step.source for line in lines), step
+
+
+def test_the_garbage_collector_unloads_nothing_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    from llvmlite.binding import orcjit
+
+    monkeypatch.setattr(native, "_recent", collections.deque(maxlen=1))
+    linking: list[int] = []
+    outside: list[int] = []
+    link, dispose = engine._Linker.link, orcjit.ResourceTracker._dispose
+
+    def counted_link(self: Any, *args: Any) -> Any:
+        linking.append(1)
+        try:
+            return link(self, *args)
+        finally:
+            linking.pop()
+
+    disposed = 0
+
+    def counted_dispose(self: Any) -> Any:
+        nonlocal disposed
+        disposed += 1
+        if not linking:
+            outside.append(1)
+        return dispose(self)
+
+    monkeypatch.setattr(engine._Linker, "link", counted_link)
+    monkeypatch.setattr(orcjit.ResourceTracker, "_dispose", counted_dispose)
+    for i in range(12):
+        mgefn.jit(chain(("sin", "sinh") * (i + 1)))(drawn(3))
+        mgefn.compilation_barrier()
+        if i % 4 == 3:
+            mgefn.clear_caches()
+    assert disposed and not outside
+
+
+@pytest.mark.parametrize("look", [mgefn.clear_caches, mgefn.live_arrays])
+def test_looking_at_all_objects_does_not_disturb_other_threads(look: Callable[[], Any]) -> None:
+    done = threading.Event()
+    errors: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            while not done.is_set():
+                tuple(i for i in range(50))
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    for _ in range(10):
+        look()
+    done.set()
+    thread.join()
+    assert not errors

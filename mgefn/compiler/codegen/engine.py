@@ -69,22 +69,22 @@ _C_RUNTIME = (
 ).split()
 
 
-# Trackers of code that nobody holds any more, for the linker to unload.
+# What LLVM knows code by that nobody holds any more, for the linker to unload.
 _leaving: collections.deque[Any] = collections.deque()
 
 
 class _Loaded(dict[str, int]):
-    """Addresses of the functions of code that is loaded, and what keeps it there."""
+    """Addresses of the functions of code that is loaded, and LLVM's pointer to what keeps it."""
 
     __hash__ = object.__hash__  # type: ignore[assignment]
 
-    def __init__(self, addresses: dict[str, int], tracker: Any):
+    def __init__(self, addresses: dict[str, int], pointer: Any):
         super().__init__(addresses)
-        self.tracker = tracker
+        self.pointer = pointer
 
     def __del__(self, leave: Callable[[Any], None] = _leaving.append) -> None:
         # Not at once: the garbage collector may be at work anywhere, a fork among other places.
-        leave(self.tracker)
+        leave(self.pointer)
 
 
 class Compiled(dict[str, int]):
@@ -235,7 +235,7 @@ class _Linker:
         llvm = _llvm()
         with self._lock:
             while _leaving:
-                _leaving.pop().close()
+                llvm.orcjit.ResourceTracker(_leaving.pop(), "", {}).close()
             if self._jit is None:
                 self._start(llvm)
             builder = llvm.JITLibraryBuilder().add_object_img(code).add_jit_library("c")
@@ -247,7 +247,10 @@ class _Linker:
                 tracker = builder.link(self._jit, f"m{next(self._count)}")
             except RuntimeError as error:
                 raise MgefnError(f"compile: linking {', '.join(names)} failed: {error}") from None
-        return _Loaded({name: tracker[name] for name in names}, tracker)
+            made = _Loaded({name: tracker[name] for name in names}, tracker._ptr)
+            # llvmlite's object would unload the code when the garbage collector finds it.
+            tracker.detach()
+        return made
 
     def _start(self, llvm: Any) -> None:
         self._jit = llvm.create_lljit_compiler(
