@@ -42,6 +42,7 @@ _ACCEPTED: dict[str, tuple[Any, ...]] = {
     "num_threads": (None, range(1, 1025)),
     "tiered_compilation": (False, True),
     "cuda_graphs": ("auto", "off"),
+    "tf32": (False, True),
 }
 # Settings that change what a traced program is, or whether it runs as one; trace_key holds them.
 _TRACED = ("enable_x64", "zero_annihilates", "narrow_inputs", "disable_jit", "jit_backend")
@@ -164,6 +165,12 @@ class Config(threading.local):
     """Whether programs on a GPU start runs of their kernels as CUDA graphs. "auto": where that
     saves launches, from the third call on; "off": never. A graph keeps the memory that it was
     captured with. Environment: MGEFN_CUDA_GRAPHS."""
+
+    tf32: bool = _from_environment("MGEFN_TF32", "tf32", False)
+    """Products of float32 and complex64 on a GPU of compute capability 8.0 or more are those of
+    TF32, which takes 11 significant bits of each operand. It counts when a product runs, in
+    compiled programs too; convolutions and decompositions stay as they are. False: as CuPy is set
+    up, by CUPY_TF32. Environment: MGEFN_TF32."""
 
     trace_key: tuple[Any, ...] = ()
     """The values of the settings in TRACED: part of the key of every cache of traced programs.

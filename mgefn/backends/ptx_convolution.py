@@ -21,10 +21,10 @@ from mgefn.compiler.steps import Lowered, NativeStep, Place, Scratch, Spot, root
 from mgefn.core.jaxpr import Eqn
 
 WIDE = 1 << 31  # rows, terms or coordinates that a thread can't count in 32 bits
-MOST_RANK = 6
-BLOCKS_WANTED = 256  # below which the terms are divided
-LEAST_TILES = 16  # of terms that a block adds up where they are
-MOST_PARTS = 64
+MOST_RANK = 6  # spatial dimensions
+BLOCKS_WANTED = 256  # blocks, below which the terms are divided
+LEAST_TILES = 16  # tiles of terms that a block adds up where they are
+MOST_PARTS = 64  # blocks that share the terms of an output
 # (rows, columns, depth, across) of a tile.
 SQUARE, TALL, WIDE_TILE, THIN = (64, 64, 16, 4), (256, 16, 16, 4), (16, 256, 16, 4), (256, 1, 4, 1)
 

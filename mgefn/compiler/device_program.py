@@ -51,9 +51,9 @@ from mgefn.interpreters.on_device import evaluate_on, refused, row_of
 # What a graph is worth. Estimates of what CuPy's calls take on the host, not measurements.
 CALLS_BEFORE = 2  # calls of a program on a stream before its graphs are captured
 LEAST_SAVED = 4  # launches that a graph must save
-BYTES_A_LAUNCH = 1 << 20  # that the device copies in the time of a launch
-MOST_HELD = 1 << 26  # bytes of a slab that a frame keeps between calls
-MOST_FRAMES = 4  # of a program: one for each stream that calls it
+BYTES_A_LAUNCH = 1 << 20  # bytes that the device copies in the time of a launch
+MOST_HELD = 1 << 26  # bytes of a slab that a frame may keep between calls
+MOST_FRAMES = 4  # frames of a program: one for each stream that calls it
 COPIED_BEFORE = 2  # calls with layouts before a program is made for them
 MOST_LAYOUTS = 4  # programs for layouts of one program's arguments
 PER_THREAD = 2  # CUDA's handle of the default stream of a thread

@@ -31,11 +31,11 @@ from mgefn.compiler.gpu_launch import NAME, Launch, text_of
 from mgefn.compiler.steps import Fixed, NativeStep, Scratch
 from mgefn.errors import ArgumentError
 
-WARP = 32
-MOST_THREADS = 1024
-FRAME_BYTES = 1 << 25  # for the variables of a block's threads
+WARP = 32  # threads
+MOST_THREADS = 1024  # threads of a block
+FRAME_BYTES = 1 << 25  # bytes for the variables of a block's threads
 LOGGED = 1 << 21  # accesses of a launch that are written down
-FILL = 0xA5  # what shared memory holds before it is written
+FILL = 0xA5  # the byte that shared memory holds before it is written
 
 READ, WRITE, ATOMIC = 0, 1, 2
 DONE, BARRIER, SHUFFLE = 0, 1, 2

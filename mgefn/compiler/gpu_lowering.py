@@ -50,18 +50,20 @@ from mgefn.core.primitive import Primitive
 device_p = Primitive("device", weak_result=False)
 
 BLOCKS_WANTED = 1024  # blocks that keep any device busy
-MOST_BLOCKS = 4096  # of a grid whose threads go on to further elements
+MOST_BLOCKS = 4096  # blocks of a grid whose threads go on to further elements
 MOST_ROWS = 1 << 20  # rows that have a team of their own
-WARP_ROW = 512  # elements of a row up to which a warp takes it
-PIECE = 4096  # least length of a piece of a divided row, in elements
-MOST_PIECES = 1024
-ROWS_OF_A_SUM = 64  # least number of rows that a block adds up, where it has WARP columns
-MOST_SUMS = 16  # of COLUMNS, by its shared memory
-SHARED_BYTES = 48 * 1024  # that every device has for a block
-VECTOR_BYTES = 16  # of a load
-MOST_LANES = 4
-MOST_NUMBERS = 400  # arguments; there may be 4096 bytes of them
-COSTLY = 80.0  # cost of an element from which a thread has one at a time, for its registers
+WARP_ROW = 512  # elements of a row up to which a warp takes it, and not a block
+PIECE = 4096  # elements of a piece of a divided row, at least
+MOST_PIECES = 1024  # pieces of a divided row, a block each
+ROWS_OF_A_SUM = 64  # rows that a block adds up, at least, where it has WARP columns
+MOST_SUMS = 16  # sums of COLUMNS, times lanes, by its shared memory
+SHARED_BYTES = 48 * 1024  # bytes that every device has for a block
+VECTOR_BYTES = 16  # bytes of a thread's load
+MOST_LANES = 4  # elements that a thread has at once
+MOST_NUMBERS = 400  # arguments of 8 bytes; there may be 4096 bytes of them
+# Cost of what is computed for an element, in the cycles that rows of the native table count, from
+# which a thread has one at a time, for its registers.
+COSTLY = 80.0
 
 
 class Sizes(NamedTuple):
@@ -314,7 +316,7 @@ def with_device_steps(closed: ClosedJaxpr) -> ClosedJaxpr:
     """The program with equations of `device_p` for all that becomes launches."""
     load_table("llvm")
     load_table("ptx")
-    return with_steps(closed, device_row_of, _step_of, device_p)
+    return with_steps(closed, device_row_of, _step_of, device_p, pads=True)
 
 
 def _step_of(fusion: Fusion, step: Any) -> tuple[Any, NativeStep]:
@@ -351,20 +353,38 @@ def _device_step(fusion: Fusion, step: NativeStep, eqns: Sequence[Eqn]) -> Devic
 
 
 def _whole(fusion: Fusion, eqns: Sequence[Eqn], inputs: Sequence[Var]) -> list[Eqn]:
-    """The equations of a step and of the views and filled arrays that it reads within."""
-    placed, out = set(inputs), []
+    """The equations of a step, and those of what it reads without having it in memory."""
+    # Not by `fusion.padded`: what is padded may be put in memory for a later step.
+    pads = {e.out_binders[0]: e for e in fusion.closed.jaxpr.eqns if e.primitive.name == "pad"}
+    placed, begun, out = set(inputs), set[Var](), []
+
+    def maker(v: Var) -> Eqn | None:
+        if v in fusion.view_of:
+            return fusion.view_of[v][1]
+        if v in fusion.cheap:
+            return fusion.cheap[v].eqn
+        return fusion.virtual.get(v) or pads.get(v)
+
+    def place(v: Any) -> None:
+        """The equations that lead from the inputs to a value."""
+        pending = [v]
+        while pending:
+            v = pending[-1]
+            made_by = maker(v) if isinstance(v, Var) and v not in placed else None
+            missing = () if made_by is None else made_by.inputs
+            missing = [a for a in missing if isinstance(a, Var) and a not in placed]
+            if missing and v not in begun:
+                begun.add(v)
+                pending += missing
+                continue
+            pending.pop()
+            if made_by is not None:
+                out.append(made_by)
+                placed.update(made_by.out_binders)
+
     for eqn in eqns:
         for a in eqn.inputs:
-            chain: list[Eqn] = []
-            while isinstance(a, Var) and a not in placed:
-                placed.add(a)
-                if a in fusion.view_of:
-                    a, view = fusion.view_of[a]
-                    chain.append(view)
-                elif a in fusion.virtual:
-                    chain.append(fusion.virtual[a])
-                    break
-            out += reversed(chain)
+            place(a)
         out.append(eqn)
         placed.update(eqn.out_binders)
     return out

@@ -73,6 +73,31 @@ def newton(x):
     return lax.while_loop(lambda s: (s[2] > 1e-6) & (s[0] < 40), step, (0, x[0] * 0, x[0] * 0 + 1))
 
 
+def root(a):
+    """The cube root of a number by Newton's method, as long as it moves."""
+
+    def step(state):
+        i, t, _ = state
+        new = t - (t * t * t - a) / (3 * t * t)
+        return i + 1, new, mnp.abs(new - t)
+
+    return lax.while_loop(lambda s: (s[2] > 1e-5 * s[1]) & (s[0] < 60), step, (0, a, a * 0 + 1))
+
+
+def mandelbrot(x, y):
+    """How many rounds each point of a grid stays near 0."""
+
+    def one(x, y):
+        def step(state):
+            a, b, i = state
+            return a * a - b * b + x, 2 * a * b + y, i + 1
+
+        near = lambda s: (s[0] * s[0] + s[1] * s[1] < 4) & (s[2] < 30)
+        return lax.while_loop(near, step, (x * 0, y * 0, 0))[2]
+
+    return mgefn.vmap(mgefn.vmap(one, (None, 0)), (0, None))(x, y)
+
+
 def oscillator(position, speed):
     """Steps of a driven pendulum for each element."""
 
@@ -110,6 +135,11 @@ def convolution_gradients(x, w):
         return (mnp.maximum(y, 0) ** 2).sum()
 
     return mgefn.grad(loss, (0, 1))(x, w)
+
+
+def around(x, *edges):
+    """Threes before and after each axis."""
+    return lax.pad(x, x.dtype.type(3), [(low, high, 0) for low, high in edges])
 
 
 def positive(*shape: int) -> mgefn.Array:
@@ -165,6 +195,18 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], Sequence[Any]]] = {
     "transpose of three": (lambda x, y: x.transpose(0, 2, 1) * y,
                            [drawn(3, 40, 50), drawn(3, 50, 40)]),
     "outer product": (lambda x, y: x[:, None] * y, [drawn(100), drawn(70)]),
+    "padded, by vectors": (lambda x: around(x[:, :38], (1, 2), (4, 2)) * 2, [drawn(9, 40)]),
+    "padded, by rows": (
+        lambda x: nn.softmax(around(x[:, :38], (1, 2), (4, 6))), [drawn(9, 40)],
+    ),
+    "padded, by columns": (lambda x: around(x, (1, 2), (0, 0)).sum(0), [drawn(130, 260)]),
+    "padded, by tiles": (
+        lambda x, y: around(x, (1, 2), (3, -4)).T + y, [drawn(40, 50), drawn(49, 43)],
+    ),
+    "gradient of slices": (
+        mgefn.grad(lambda x: sum((i + 1) * x[i : 96 + i] ** 2 for i in range(5)).sum()),
+        [drawn(100)],
+    ),
     "gather": (lambda x, i: x[i], [drawn(30, 7), labels(200, 30)]),
     "scatter add": (lambda x, i, u: x.at[i].add(u), [drawn(30, 7), labels(200, 30), drawn(200, 7)]),
     "scatter add float64": (
@@ -176,6 +218,11 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], Sequence[Any]]] = {
         [drawn(30, dtype="float16"), labels(200, 30), drawn(200, dtype="float16")],
     ),
     "loop until it converges": (newton, [drawn(4)]),
+    "loop until each converges": (mgefn.vmap(root), [positive(300) * 1e3]),
+    "loop until each converges, float64": (
+        mgefn.vmap(root), [mnp.abs(drawn(300, dtype="float64")) * 1e6],
+    ),
+    "loop on a grid": (mandelbrot, [mnp.linspace(-2.0, 0.5, 20), mnp.linspace(-1.0, 1.0, 17)]),
     "loop of elements": (oscillator, [drawn(20, 30), drawn(20, 30, seed=1)]),
     "loop of elements float64": (
         oscillator, [drawn(300, dtype="float64"), drawn(300, dtype="float64", seed=1)],

@@ -164,7 +164,8 @@ def test_functions(name: str, dtype: str) -> None:
 @pytest.mark.parametrize("form", ["wide", "indirect", "any address"])
 def test_other_forms(form: str, target: tuple[str, str]) -> None:
     program, architecture = target
-    for name in ("adam", "layer norm gradient", "middle sum", "transpose of three", "normal"):
+    for name in ("adam", "layer norm gradient", "middle sum", "transpose of three", "normal",
+                 "padded, by rows", "padded, by tiles"):  # fmt: skip
         fun, args = PROGRAMS[name]
         for launch in launches_of(device_program(fun, *args)):
             kernel = launch.kernel

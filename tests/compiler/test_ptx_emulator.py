@@ -1,5 +1,7 @@
 """GPU kernels, run thread by thread on the CPU: right for every pattern, and wrong ones found."""
 
+import ast
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,7 +15,16 @@ from mgefn import nn
 from mgefn import numpy as mnp
 from mgefn.compiler import gpu_emulator, native
 from mgefn.compiler.codegen.builder import Module
-from mgefn.compiler.codegen.ptx import BLOCKS, COLUMNS, ELEMENTS, TILES, WARPS, DeviceBuilder
+from mgefn.compiler.codegen.ptx import (
+    BLOCKS,
+    COLUMNS,
+    ELEMENTS,
+    TILES,
+    WARPS,
+    DeviceBuilder,
+    _Device,
+)
+from mgefn.compiler.codegen.ptx_straight import DeviceWriter
 from mgefn.compiler.gpu_launch import NAME, Launch, text_of
 from mgefn.errors import ArgumentError
 from mgefn.scipy import special
@@ -182,6 +193,43 @@ def test_a_result_does_not_depend_on_what_is_left_in_memory() -> None:
     second, _ = emulated(program, *args)
     for a, b in zip(first, second, strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+# -- names ----------------------------------------------------------------------------------------
+
+# What a GPU's writer does otherwise than the CPU's, and what both keep under one name.
+METHODS = {
+    _Device: {"__init__", "number", "_pointer", "_load_scalar"},
+    DeviceWriter: {"__init__", "pointer", "apply"},
+    DeviceBuilder: set[str](),
+}
+ATTRIBUTES = {
+    _Device: {"b", "at", "fresh", "scalars", "row_size"},
+    DeviceWriter: {"b", "numbers", "work"},
+    DeviceBuilder: set[str](),
+}
+
+
+def assigned(cls: type) -> set[str]:
+    """The attributes of `self` that a class's methods assign."""
+    found = ast.walk(ast.parse(inspect.getsource(cls)))
+    return {
+        n.attr
+        for n in found
+        if isinstance(n, ast.Attribute)
+        and isinstance(n.ctx, ast.Store)
+        and isinstance(n.value, ast.Name)
+        and n.value.id == "self"
+    }
+
+
+@pytest.mark.parametrize("cls", METHODS)
+def test_nothing_takes_the_place_of_a_name_of_the_cpu_by_chance(cls: type) -> None:
+    base = cls.__bases__[0]
+    methods, others = ({n for n, v in vars(c).items() if callable(v)} for c in (cls, base))
+    assert methods & others == METHODS[cls]
+    assert assigned(cls) & assigned(base) == ATTRIBUTES[cls]
+    assert not methods & assigned(base) and not others & assigned(cls)
 
 
 # -- wrong kernels --------------------------------------------------------------------------------

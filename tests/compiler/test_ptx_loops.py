@@ -30,12 +30,13 @@ def loops_of(fun: Callable[..., Any], *args: Any) -> list[Launch]:
     return [launch for launch in launches if isinstance(launch.kernel, DeviceLoop)]
 
 
-def check(fun: Callable[..., Any], *args: Any, threads: int, scale: float = 4.0) -> list[Launch]:
+def check(fun: Callable[..., Any], *args: Any, threads: int, scale: float = 4.0,
+          block: int = 0) -> list[Launch]:  # fmt: skip
     """It is a loop of so many threads, and gives what eager evaluation does without a fault."""
     program = device_program(fun, *args)
     loops = [a for a in launches_of(program) if isinstance(a.kernel, DeviceLoop)]
-    grid = -(-threads // THREADS)
-    assert [(a.grid, a.block) for a in loops] == [(grid, 1 if threads == 1 else THREADS)]
+    block = block or (1 if threads == 1 else THREADS)
+    assert [(a.grid, a.block) for a in loops] == [(-(-threads // THREADS), block)]
     got, faults = emulated(program, *args)
     assert not faults, faults
     assert_close(got, fun(*args), scale)
@@ -108,6 +109,153 @@ def test_long_loops_are_several_launches(monkeypatch: pytest.MonkeyPatch) -> Non
         got, faults = emulated(program, *args)
         assert not faults, faults
         assert_close(got, fun(*args), 4.0)
+
+
+# -- a thread an element, each with rounds of its own ---------------------------------------------
+
+
+def newton(a: Any, x: Any) -> Any:
+    """A root by Newton's method, as long as it moves."""
+
+    def step(state: Any) -> Any:
+        i, t, _ = state
+        new = t - (t * t - a) / (2 * t)
+        return i + 1, new, mnp.abs(new - t)
+
+    going = lambda s: (s[2] > 1e-3) & (s[0] < 40)
+    return lax.while_loop(going, step, (0, x, mnp.ones_like(x)))
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("n", [1, 2, 7, 256, 700])
+def test_vmapped_whiles(n: int, dtype: str) -> None:
+    a = (mnp.arange(n) % 37 * 1000 + 1).astype(dtype)
+    check(mgefn.vmap(newton), a, a * 0 + 3, threads=n, block=THREADS)
+    check(mgefn.vmap(newton, (0, None)), a, mnp.array(3).astype(dtype), threads=n, block=THREADS)
+
+
+def test_vmapped_whiles_that_end_at_once() -> None:
+    fun = mgefn.vmap(lambda a: lax.while_loop(lambda s: s < a, lambda s: s + 3, mnp.float32(2)))
+    check(fun, mnp.array([-1.0, 2.0, 2.5, 100.0, np.nan], "float32"), threads=5)
+    check(fun, mnp.full(9, -1, "float32"), threads=9)
+
+
+def test_vmapped_whiles_of_numbers_that_are_not_finite() -> None:
+    """One that is done does not see what the others go on with, whatever its values."""
+
+    def one(a: Any, most: Any) -> Any:
+        step = lambda s: (s[0] * s[0] - a, s[1] + 1)
+        return lax.while_loop(lambda s: s[1] < most, step, (a, 0))
+
+    a = mnp.array([np.nan, np.inf, -np.inf, -0.0, 3.0, 0.5] * 50, "float32")
+    check(mgefn.vmap(one), a, mnp.arange(300) % 9, threads=300)
+
+
+def test_derivatives_of_vmapped_whiles() -> None:
+    def one(a: Any) -> Any:
+        step = lambda s: (mnp.sin(s[0]) + a, s[1] + 1)
+        return lax.while_loop(lambda s: (s[0] < 0.9) & (s[1] < 20), step, (a, 0))[0]
+
+    a = drawn(300) * 0.3
+    check(lambda a: mgefn.jvp(mgefn.vmap(one), (a,), (mnp.cos(a),)), a, threads=300)
+
+
+def mandelbrot(x: Any, y: Any) -> Any:
+    """How many rounds a point of the plane stays near 0, and where it goes then."""
+
+    def step(state: Any) -> Any:
+        a, b, i = state
+        return a * a - b * b + x, 2 * a * b + y, i + 1
+
+    near = lambda s: (s[0] * s[0] + s[1] * s[1] < 4) & (s[2] < 30)
+    return lax.while_loop(near, step, (x * 0, y * 0, 0))
+
+
+@pytest.mark.parametrize("axes", [((None, 0), (0, None)), ((0, None), (None, 0)), ((0, None), 0)])
+def test_whiles_on_a_grid(axes: Any) -> None:
+    inner, outer = axes
+    fun = mgefn.vmap(mgefn.vmap(mandelbrot, inner), outer)
+    x = drawn(17, 20) * 0.8 if outer == 0 else drawn(20) * 0.8
+    y = drawn(17, seed=1) * 0.8
+    check(fun, x, y, threads=17 * 20)
+    # Places are far from 0 from the beginning.
+    check(lambda x, y: fun(x, y)[2], x * 0 + 3, y, threads=17 * 20)
+    assert loops_of(mgefn.vmap(fun), mnp.stack([x, x]), mnp.stack([y, y])) == []  # under three
+
+
+def test_whiles_of_matrices_of_examples() -> None:
+    a = mnp.abs(drawn(3, 100)) * 1e4
+    check(mgefn.vmap(mgefn.vmap(newton)), a, a * 0 + 3, threads=300)
+    check(mgefn.vmap(lambda a: mgefn.vmap(newton)(a, a * 0 + 3)), a, threads=300)
+
+
+def two_flags(each: Any, outer: Any, inner: Callable[..., Any] = lambda c, s: c & s) -> Any:
+    """A loop as two vmaps write it, whose flags may begin as they like."""
+
+    def fun(x: Any) -> Any:
+        def step(state: Any) -> Any:
+            b, c, x = state
+            rows = lax.broadcast_in_dim(b, c.shape, (0,))
+            new = mnp.where(c, x * 0.5, x)
+            on = mnp.where(rows, inner(c, mnp.abs(new) > 0.1), c)
+            return b & on.any(1), on, mnp.where(rows, new, x)
+
+        return lax.while_loop(lambda s: s[0].any(), step, (outer, each, x))
+
+    return fun
+
+
+def test_flags_that_begin_otherwise() -> None:
+    x, each = drawn(6, 50), drawn(6, 50, dtype="bool")
+    outer = mnp.array([True, False, True, True, False, True])
+    check(two_flags(each, outer), x, threads=300)
+    check(two_flags(each, mnp.zeros(6, bool)), x, threads=300)
+    check(two_flags(each & False, outer), x, threads=300)
+    # An element may begin anew, or needs its row.
+    assert loops_of(two_flags(each, outer, lambda c, s: s), x) == []
+    assert loops_of(two_flags(each, outer, lambda c, s: c & s.any(1)[:, None]), x) == []
+
+
+def test_scans_on_a_grid() -> None:
+    def one(x: Any, y: Any, z: Any) -> Any:
+        return lax.scan(lambda c, t: (c * y + x, c + t * z), x * y, mnp.arange(5.0))
+
+    fun = mgefn.vmap(mgefn.vmap(one, (None, 0, None)), (0, None, None))
+    check(fun, drawn(12), drawn(25, seed=1) * 0.1, drawn(seed=2), threads=300)
+
+
+def test_a_mask_of_ones_own() -> None:
+    def fun(x: Any, k: Any) -> Any:
+        def step(state: Any) -> Any:
+            x, going, same = state
+            new = x * 0.5 + k
+            going = going & (mnp.abs(new) > 0.3)
+            return mnp.where(state[1], new, x), going, same
+
+        return lax.while_loop(lambda s: s[1].any(), step, (x, mnp.abs(x) > 0.2, k * 2))
+
+    check(fun, drawn(4, 80), mnp.array(0.05, "float32"), threads=320)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        # What counts the rounds of all goes on for an element that is done.
+        lambda x, going, i: (mnp.where(going, x * 0.5, x), going & (x > 0.1), i + 1),
+        # And here an element that is done begins anew.
+        lambda x, going, i: (mnp.where(going, x * 0.5, x), (x > 0.1) & (i < 5), i + 1),
+        lambda x, going, i: (mnp.where(going, x * 0.5, x + 0.01), going & (x > 0.1), i),
+        lambda x, going, i: (mnp.where(going, x, x * 0.5), going & (x > 0.1), i),
+        # Elements see others.
+        lambda x, going, i: (mnp.where(going, x[::-1] * 0.5, x), going & (x > 0.1), i),
+    ],
+)  # fmt: skip
+def test_whiles_whose_elements_need_each_other(step: Callable[..., Any]) -> None:
+    def fun(x: Any) -> Any:
+        state = x, x > 0, mnp.zeros((), "int32")
+        return lax.while_loop(lambda s: s[1].any(), lambda s: step(*s), state)
+
+    assert loops_of(fun, mnp.abs(drawn(300))) == []
 
 
 # -- one thread -----------------------------------------------------------------------------------
@@ -225,6 +373,7 @@ def test_rounds_and_constants_are_no_part_of_the_text() -> None:
         lambda x: lax.fori_loop(0, 3, lambda i, c: mnp.sort(c), x[:4]),  # no native code
         lambda x: lax.fori_loop(0, 3, lambda i, c: c - c.mean(), x),  # too many for one thread
         lambda x: lax.while_loop(lambda c: c.sum() < 9, lambda c: c + 1, mnp.abs(x)),
+        lambda x: lax.while_loop(lambda c: (c > 0).any(), lambda c: c - 1, x),
         lambda x: lax.scan(lambda c, y: (c + y, c), x[0], x[:0]),  # no round
         lambda x: lax.fori_loop(0, 3, lambda i, c: c * 2, x[:0]),  # no elements
         lambda x: lax.fori_loop(0, 3, lambda i, c: c * (1 + 2j), x[:4].astype("complex64")),

@@ -546,6 +546,7 @@ class StandIn:
         self.reads = 0
         self.known = known()
         self.devices, self.error, self.capability = devices, error, capability
+        self.compute_type = 1  # of float32; CuPy's default
 
     def load(self, path: str) -> Any:
         return _Module(self, path)
@@ -560,7 +561,8 @@ class StandIn:
             raise NotInCupy(path)
         if entry == "module":
             return _Module(self, path)
-        function = REPLACED.get(path) or numpy_function(path)
+        function = self._matmul if path == "cupy.matmul" else REPLACED.get(path)
+        function = function or numpy_function(path)
         if "loops" in entry:
             return FakeUfunc(path.rpartition(".")[2], entry["loops"], function)
         return FakeFunction(path.rpartition(".")[2], entry["parameters"], function)
@@ -570,6 +572,21 @@ class StandIn:
     def _cupy_asnumpy(self, x: FakeArray) -> np.ndarray:
         self.reads += 1
         return np.array(x.a)
+
+    def _cupy__core_get_compute_type(self, dtype: Any) -> int:
+        assert np.dtype(dtype).char in "fF"
+        return self.compute_type
+
+    def _cupy__core_set_compute_type(self, dtype: Any, compute_type: int) -> None:
+        assert np.dtype(dtype).char in "fF"
+        assert compute_type in (1, 7)
+        assert compute_type != 7 or int(self.capability) >= 80, "CuPy warns"
+        self.compute_type = compute_type
+
+    def _matmul(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        if self.compute_type == 7 and a.dtype.char in "fF":
+            a, b = tf32(a), tf32(b)
+        return np.matmul(a, b)
 
     def _cupyx_errstate(self, **kwargs: Any) -> Any:
         assert kwargs == {"linalg": "raise"}
@@ -594,6 +611,12 @@ class StandIn:
             Device=lambda i=None: _Device(_current.device if i is None else i, self.capability),
             function=types.SimpleNamespace(Module=_Refused),
         )
+
+
+def tf32(a: np.ndarray) -> np.ndarray:
+    """Numbers with the 11 significant bits that TF32 has."""
+    bits = np.ascontiguousarray(a).view(np.uint32)
+    return ((bits + np.uint32(1 << 12)) & np.uint32(0xFFFFE000)).view(a.dtype)
 
 
 class _Module:

@@ -16,6 +16,7 @@ import pytest
 
 import mgefn
 from mgefn import dtypes
+from mgefn.backends.cupy_kernels import contractions
 from mgefn.core.backends import load_table
 from mgefn.core.device_array import DeviceArray
 from mgefn.core.devices import gpu
@@ -158,6 +159,7 @@ def test_the_installed_cupy_has_what_programs_call() -> None:
         for part in name.split(".")[1:]:
             found = getattr(found, part)
     assert {"cupy.cuda.Stream", "cupy.cuda.function.Module"} <= names.of_cuda()
+    assert cupy._core._routines_linalg.COMPUTE_TYPE_TF32 == contractions.TF32
     for owner, methods in (
         (cupy.cuda.Stream, "__enter__ begin_capture end_capture synchronize"),
         (cupy.cuda.Graph, "launch"),

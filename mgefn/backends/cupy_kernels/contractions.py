@@ -2,7 +2,7 @@
 
 The operands become stacks of matrices (batch, rows, contracted) and (batch, contracted, columns) by
 a transpose and a reshape, which copies only where dimensions do not lie together. 2-byte floats are
-multiplied in float32. TF32 is off, as CuPy leaves it.
+multiplied in float32. TF32 is off, as CuPy leaves it, unless `config.tf32` allows it.
 """
 
 from __future__ import annotations
@@ -12,8 +12,29 @@ from typing import Any
 
 import numpy as np
 
-from mgefn import dtypes
+from mgefn import dtypes, forks
+from mgefn.config import config
 from mgefn.core.cuda import xp
+
+TF32 = 7  # CuPy's number of this type of computation
+TF32_FROM = 80  # compute capability
+# CuPy has one type of computation for each dtype in a process.
+_lock = forks.lock()
+
+
+def _product(a: Any, b: Any) -> Any:
+    """A product of stacks of matrices, of float32 with what `config.tf32` allows."""
+    if a.dtype.char not in "fF":
+        return xp.matmul(a, b)
+    with _lock:
+        if not config.tf32 or int(xp.cuda.Device().compute_capability) < TF32_FROM:
+            return xp.matmul(a, b)
+        before = xp._core.get_compute_type(np.float32)
+        xp._core.set_compute_type(np.float32, TF32)
+        try:
+            return xp.matmul(a, b)
+        finally:
+            xp._core.set_compute_type(np.float32, before)
 
 
 def dot_general(
@@ -34,7 +55,7 @@ def dot_general(
     b = rhs.transpose((*rb, *rc, *rf)).astype(computed, copy=False)
     a = a.reshape((*batch, math.prod(rows), k))
     b = b.reshape((*batch, k, math.prod(columns)))
-    made = xp.multiply(a, b) if k == 1 else xp.matmul(a, b)
+    made = xp.multiply(a, b) if k == 1 else _product(a, b)
     return (made.reshape(shape).astype(dtype, copy=False),)
 
 

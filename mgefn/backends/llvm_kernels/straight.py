@@ -21,7 +21,7 @@ from mgefn.backends.llvm_kernels.elementwise import Elementwise, convert
 from mgefn.backends.llvm_kernels.stored import Stored, stored
 from mgefn.compiler.codegen.builder import Builder
 from mgefn.compiler.codegen.loops import combine
-from mgefn.compiler.codegen.straight import Straight, Unfit, Value, Writer, at_least
+from mgefn.compiler.codegen.straight import Unfit, Value, Writer, at_least
 from mgefn.compiler.codegen.values import (
     ALL,
     FLOATS,
@@ -55,10 +55,32 @@ class ManyPlaces(Unfit):
     """An array in registers is read or written where only the round knows."""
 
 
+class Target(NamedTuple):
+    """What loops are written for.
+
+    Attributes:
+        writer: makes a writer of it.
+        finish: gives the kernel of what one has written.
+        fits: may carries of these types lie in registers?
+    """
+
+    writer: Callable[[], Any]
+    finish: Callable[[Any], Any]
+    fits: Callable[[Sequence[Any]], bool]
+
+
+CPU = Target(
+    lambda: Writer(vector_bytes(), INSTRUCTIONS),
+    Writer.finish,
+    lambda carry: sum(a.size for a in carry) <= CARRIED,
+)
+
+
 class Loop(NamedTuple):
     """A kernel with what its pointers point to.
 
     Attributes:
+        kernel: of the target's kind; a Straight on the CPU.
         slots: ("const", i), ("carry", i), ("out", i), ("x", i), ("y", i), ("more", 0), or an array
             that belongs to the code.
         numbers: the descriptor.
@@ -67,7 +89,7 @@ class Loop(NamedTuple):
         in_place: carries that lie in the outputs from the beginning; no pointer is their "carry".
     """
 
-    kernel: Straight
+    kernel: Any
     slots: list[Any]
     numbers: tuple[int, ...]
     instructions: int
@@ -75,37 +97,41 @@ class Loop(NamedTuple):
     in_place: tuple[int, ...]
 
 
-def scan_loop(params: dict[str, Any]) -> Loop | None:
+def scan_loop(params: dict[str, Any], target: Target = CPU) -> Loop | None:
     """The loop of a scan; rounds are counted from the first slices of xs and ys that it is given.
 
     None where the old way is the better or the only one.
     """
     closed, n, k = params["jaxpr"], params["num_consts"], params["num_carry"]
     sign = -1 if params["reverse"] else 1
-    return _made(lambda w, most: _scan(w, most, closed, n, k, sign), [closed], n, k)
+    return _made(target, lambda w, most: _scan(w, most, closed, n, k, sign), [closed], n, k)
 
 
-def while_loop(params: dict[str, Any]) -> Loop | None:
+def while_loop(params: dict[str, Any], target: Target = CPU) -> Loop | None:
     """The loop of a `while`: it ends where the condition does not hold, and leaves it in memory."""
     test, body = params["cond_jaxpr"], params["body_jaxpr"]
     n, m = params["cond_nconsts"], params["body_nconsts"]
     k = len(body.in_avals) - m
-    return _made(lambda w, most: _while(w, most, test, body, n, m), [test, body], m, k)
+    return _made(target, lambda w, most: _while(w, most, test, body, n, m), [test, body], m, k)
 
 
 def _made(
-    write: Callable[[Writer, int], None], programs: Sequence[ClosedJaxpr], n: int, k: int
-) -> Loop | None:
+    target: Target, write: Callable[[Writer, int], None], programs: Sequence[ClosedJaxpr],
+    n: int, k: int,
+) -> Loop | None:  # fmt: skip
+    """What `write` writes; `n` and `k` count constants and carries of the last program."""
     body = programs[-1]
     carry = body.in_avals[n : n + k]
     if not all(_small(a) for a in (*body.in_avals[n + k :], *body.out_avals[k:])):
         return None
+    if any(dtype_name(a) not in DTYPES for a in carry):
+        return None
     if sum(len(p.jaxpr.eqns) for p in programs) > EQUATIONS:
         return None
     for most in (ELEMENTS, PLACES):  # elements of a carry or a constant that is in registers
-        if sum(a.size for a in carry if a.size <= most) > CARRIED:
-            return None
-        w = Writer(vector_bytes(), INSTRUCTIONS)
+        if not target.fits([a for a in carry if a.size <= most]):
+            continue
+        w = target.writer()
         try:
             write(w, most)
         except ManyPlaces:
@@ -114,7 +140,7 @@ def _made(
             return None
         lines = len(w.b.lines)
         in_place = tuple(i for i, a in enumerate(carry) if a.size > most)
-        return Loop(w.finish(), w.slots, tuple(w.numbers), lines, w.work, in_place)
+        return Loop(target.finish(w), w.slots, tuple(w.numbers), lines, w.work, in_place)
     return None
 
 
@@ -215,6 +241,19 @@ def _leave(w: Writer, carry: Sequence[Value | Stored], values: Sequence[Value]) 
         w.store(w.pointer(("out", i)), v)
 
 
+def applied(w: Writer, row: Elementwise, eqn: Eqn, output: int, ins: Sequence[Value]) -> Value:
+    """An output of an elementwise equation, of its operands."""
+    params = eqn.params if row.outputs == 1 else {**eqn.params, "output": output}
+    dtype = eqn.out_binders[output].aval.dtype.name
+    sources = [held(x.dtype) for x in ins]
+
+    def emit(b: Builder, width: int, names: Sequence[str]) -> str:
+        operands = [Operand(n, d) for n, d in zip(names, sources, strict=True)]
+        return rounded(b, dtype, width, row.emit(b, held(dtype), width, operands, params))
+
+    return w.apply(emit, dtype, ins, row.cost)
+
+
 # -- programs -------------------------------------------------------------------------------------
 
 
@@ -313,16 +352,8 @@ class _Reader:
         return written
 
     def elementwise(self, row: Elementwise, eqn: Eqn, output: int, ins: Sequence[Value]) -> Value:
-        params = eqn.params if row.outputs == 1 else {**eqn.params, "output": output}
-        aval = eqn.out_binders[output].aval
-        dtype = aval.dtype.name
-        sources = [held(x.dtype) for x in ins]
-
-        def emit(b: Builder, width: int, names: Sequence[str]) -> str:
-            operands = [Operand(n, d) for n, d in zip(names, sources, strict=True)]
-            return rounded(b, dtype, width, row.emit(b, held(dtype), width, operands, params))
-
-        return _whole(self.w.apply(emit, dtype, ins, row.cost), aval.size)
+        value = applied(self.w, row, eqn, output, ins)
+        return _whole(value, eqn.out_binders[output].aval.size)
 
     def reduced(self, eqn: Eqn, x: Value) -> Value:
         """Halves upon halves; floats of 16 bits are rounded at the end."""

@@ -14,6 +14,9 @@ what differs is who computes which element. A `DeviceKernel` names one of these 
 - TILES: nothing is reduced, and some of what is read lies transposed. Those accesses go through
   tiles of 32 x 32 in shared memory, so that a warp reads neighbours in memory.
 
+What is read of an array that is padded is read in a branch: a thread touches no memory where there
+is none. Of several lanes all are read together where all are inside, else each by itself.
+
 Sizes are run-time numbers, the arguments of the function behind its pointers: how many units there
 are (elements of a FLAT kernel, else rows or pieces), how many a block or warp takes, then the
 descriptor as codegen.loops has it. `indirect` kernels, with more numbers than arguments may be,
@@ -27,7 +30,7 @@ gpu_emulator.py replaces to run it on the CPU.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cache, partial
 from typing import Any, NamedTuple
 
@@ -57,10 +60,10 @@ from mgefn.compiler.kernel import (
 
 ELEMENTS, WARPS, BLOCKS, COLUMNS, TILES = "elements", "warps", "blocks", "columns", "tiles"
 
-WARP = 32
-TILE = 32  # edge of a tile of TILES
-THREADS = 256  # of a block, but for BLOCKS
-MOST_THREADS = 512  # of a block of BLOCKS
+WARP = 32  # threads
+TILE = 32  # elements of the edge of a tile of TILES
+THREADS = 256  # threads of a block, but for BLOCKS
+MOST_THREADS = 512  # threads of a block of BLOCKS
 CELL = 8  # bytes that a value takes in shared memory where types mix
 
 
@@ -163,6 +166,19 @@ class DeviceBuilder(Builder):
         yield
         self.br(after)
         self.place(after)
+
+    def either(self, condition: str, t: str, yes: Callable[[], str], no: Callable[[], str]) -> str:
+        """One of two values by an i1; the other one's code does not run."""
+        first, second, after = self.label("yes"), self.label("no"), self.label("either")
+        self.cond_br(condition, first, second)
+        incoming: list[tuple[str, str]] = []
+        for label, make in ((first, yes), (second, no)):
+            self.place(label)
+            value = make()
+            incoming.append((value, self.block))
+            self.br(after)
+        self.place(after)
+        return self.phi(t, *incoming)
 
     def finished(self, name: str, pointers: int, numbers: int, indirect: bool, most: int) -> str:
         """The text of the module, whose kernel ends here."""
@@ -297,29 +313,34 @@ class _Device(Loops):
 
     def _counted(self, node: Any, start: str, width: int) -> str:
         """The numbers of `width` positions."""
-        b, a = self.b, self.k.accesses[node.data]
+        return self._as_number(self._counted_from(node.data, start, width), node.dtype, width)
+
+    def _counted_from(self, i: int, start: str, width: int) -> str:
+        """`width` positions from one on, as i64s."""
+        b, a = self.b, self.k.accesses[i]
         if width == 1:
-            return self._as_number(start, node.dtype, 1)
+            return start
         t = vector("i64", width)
         x = b.splat(t, start)
         if a.inner != ZERO:
-            step = self.inner_strides[node.data][-1] if a.inner == STRIDED else "1"
-            lanes = "<" + ", ".join(f"i64 {i}" for i in range(width)) + ">"
+            step = self.inner_strides[i][-1] if a.inner == STRIDED else "1"
+            lanes = "<" + ", ".join(f"i64 {n}" for n in range(width)) + ">"
             x = b.emit(f"add {t} {x}, {b.emit(f'mul {t} {lanes}, {b.splat(t, step)}')}")
-        return self._as_number(x, node.dtype, width)
+        return x
 
     # -- values ---------------------------------------------------------------------------------
 
     def _begin_row(self, bases: Callable[[int], str]) -> None:
         """Forget the values of the row before, and load what does not vary within this one."""
         self.scalars = dict(self.fixed)
+        self.row_bases = bases
         for i, node in enumerate(self.k.nodes):
-            if not node.in_row and node.op in ("load", "index"):
-                base = bases(node.data)
-                if node.op == "index":
-                    self.scalars[i] = self._as_number(base, node.dtype, 1)
-                else:
-                    self.scalars[i] = self._get(node.data, base, 1)
+            # What is padded waits for its padding, which may be computed.
+            if not node.in_row and node.op in ("load", "index", "inside") and not node.ins:
+                self.scalars[i] = self._load_scalar(node)
+
+    def _load_scalar(self, node: Any) -> str:
+        return self._found(node, self.scalars, 1, self.row_bases)
 
     def _values(
         self, needed: Sequence[int], width: int, at: Callable[[int], str]
@@ -330,13 +351,60 @@ class _Device(Loops):
             node = self.k.nodes[i]
             if not node.in_row:
                 env[i] = self.b.splat(ty(node.dtype, width), self.scalars[i])
-            elif node.op == "load":
-                env[i] = self._get(node.data, at(node.data), width)
-            elif node.op == "index":
-                env[i] = self._counted(node, at(node.data), width)
-            else:
+            elif node.op == "apply":
                 env[i] = self._apply(node, env, width)
+            else:
+                env[i] = self._found(node, env, width, at)
         return env
+
+    def _found(self, node: Any, env: dict[int, str], width: int, at: Callable[[int], str]) -> str:
+        """What is loaded or counted at `width` elements, or whether these are inside."""
+        if node.op == "index":
+            return self._counted(node, at(node.data), width)
+        if node.op == "inside":
+            return self._lies_inside(node, at(node.data[0]), width)
+        pointer = at(node.data)  # before a branch, as others may use what is computed for it
+        if not node.ins:
+            return self._get(node.data, pointer, width)
+        return self._get_padded(node, env, pointer, width)
+
+    def _lies_inside(self, node: Any, start: str, width: int) -> str:
+        """Are `width` positions inside of an array? They and its size need 32 bits at most."""
+        b, t = self.b, vector("i32", width)
+        access, size = node.data
+        positions = self._counted_from(access, start, width)
+        positions = b.cast("trunc", positions, vector("i64", width), t)
+        size = b.cast("trunc", self.constants[size], "i64", "i32")
+        return b.icmp("ult", t, positions, b.splat(t, size))
+
+    def _get_padded(self, node: Any, env: dict[int, str], pointer: str, width: int) -> str:
+        """`width` elements of an array that is padded."""
+        b, t, other = self.b, ty(node.dtype, width), env[node.ins[0]]
+        conditions = [self.scalars[i] for i in node.ins[1:] if not self.k.nodes[i].in_row]
+        varying = [env[i] for i in node.ins[1:] if self.k.nodes[i].in_row]
+        lanes: list[str] = []
+        if varying:
+            inside = self._all_of(varying, width)
+            lanes = self._lanes_of(vector("i1", width), inside, width)
+
+        def whole() -> str:
+            return self._get(node.data, pointer, width)
+
+        def apart() -> str:
+            x, one, here = other, ty(node.dtype, 1), pointer
+            step = str(itemsize(node.dtype))
+            if self.k.accesses[node.data].inner == STRIDED:
+                step = self.inner_strides[node.data][-1]
+            for lane, inside in enumerate(lanes):
+                get = partial(self._get, node.data, here, 1)
+                holds = self._all_of([*conditions, inside], 1)
+                y = b.either(holds, one, get, lambda: self.scalars[node.ins[0]])
+                x = b.emit(f"insertelement {t} {x}, {one} {y}, i64 {lane}")
+                here = b.offset(here, step)
+            return x
+
+        every = self._all_of([*conditions, *lanes], 1)
+        return b.either(every, t, whole, apart if len(lanes) > 1 else lambda: other)
 
     def _may_write(self, i: int, outer: Sequence[str], inner: Sequence[str]) -> str:
         """Is this the first of the elements that share a place in memory?"""
@@ -521,16 +589,9 @@ class _Device(Loops):
     def _old(self, a: int, at: Callable[[int], str], lanes: int) -> str:
         """A sum over the rows before, or what does not matter where there was none."""
         b, dtype = self.b, self.k.accesses[a].dtype
-        t = ty(dtype, lanes)
-        pointer, before = at(a), b.block
-        load, join = b.label("load"), b.label("join")
-        b.cond_br(self.fresh, join, load)
-        b.place(load)
-        old = self._get(a, pointer, lanes)
-        last = b.block
-        b.br(join)
-        b.place(join)
-        return b.phi(t, (b.const(t, 0), before), (old, last))
+        t, pointer = ty(dtype, lanes), at(a)
+        nothing = b.const(t, 0)
+        return b.either(self.fresh, t, lambda: nothing, lambda: self._get(a, pointer, lanes))
 
     def _reduce(self, reductions: Sequence[int]) -> None:
         """The results of a stage, known to every thread of the team."""
@@ -619,7 +680,7 @@ class _Device(Loops):
         for s, ((_, _, a), slot) in enumerate(zip(k.sums, slots, strict=True)):
             dtype = k.accesses[a].dtype
             value = b.load(ty(dtype, lanes), slot)
-            for lane, one in enumerate(self._apart(dtype, value)):
+            for lane, one in enumerate(self._lanes_of(ty(dtype, lanes), value, lanes)):
                 self._put_cell(dtype, one, (s * lanes + lane) * THREADS * CELL, self.thread)
         b.barrier()
         leads = b.emit(f"and i1 {inside}, {b.icmp('eq', 'i64', y, '0')}")
@@ -640,14 +701,19 @@ class _Device(Loops):
                     value = b.load(ty(dtype, 1), total[s])
                     self._put(value, a, b.offset(base, str(lane * itemsize(dtype))), 1)
 
-    def _apart(self, dtype: str, x: str) -> list[str]:
+    def _lanes_of(self, t: str, x: str, width: int) -> list[str]:
         """The lanes of a value."""
-        lanes, t = self.d.lanes, ty(dtype, self.d.lanes)
-        if lanes == 1:
+        if width == 1:
             return [x]
-        return [self.b.emit(f"extractelement {t} {x}, i64 {lane}") for lane in range(lanes)]
+        return [self.b.emit(f"extractelement {t} {x}, i64 {lane}") for lane in range(width)]
 
     # -- tiles ----------------------------------------------------------------------------------
+
+    def _conditions(self, access: int) -> list[Any]:
+        """The nodes "inside" that must hold where this access may read."""
+        nodes = self.k.nodes
+        (load,) = [n for n in nodes if n.op == "load" and n.data == access]
+        return [nodes[i] for i in load.ins[1:]]
 
     def _tiles(self) -> None:
         k, b = self.k, self.b
@@ -684,10 +750,15 @@ class _Device(Loops):
                 f"and i1 {b.icmp('slt', 'i64', row, height)}, {b.icmp('slt', 'i64', column, width)}"
             )
             with b.when(inside):
+
+                def there(i: int) -> str:
+                    return self._in_row(i, self._row_base(i, [*others, row]), column, [column])
+
                 for i in self.d.staged:
                     t, size = stored(k.accesses[i].dtype, 1), itemsize(k.accesses[i].dtype)
-                    place = self._in_row(i, self._row_base(i, [*others, row]), column, [column])
-                    b.store(t, b.load(t, place, size), cell(i, s, x), size)
+                    holds = [self._lies_inside(c, there(c.data[0]), 1) for c in self._conditions(i)]
+                    with b.when(self._all_of(holds, 1)) if holds else nullcontext():
+                        b.store(t, b.load(t, there(i), size), cell(i, s, x), size)
         b.barrier()
         # and compute along the row.
         with Loop(b, counter, y, str(TILE), warps) as s:

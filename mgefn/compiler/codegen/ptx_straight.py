@@ -15,8 +15,8 @@ from mgefn.compiler.codegen.builder import Module
 from mgefn.compiler.codegen.ptx import THREADS, WARP, DeviceBuilder
 from mgefn.compiler.codegen.straight import HEAVY, KERNEL, Emit, Unfit, Value, Writer
 
-MOST_POINTERS = 400  # arguments; there may be 4096 bytes of them
-LIGHT = HEAVY / 2
+MOST_POINTERS = 400  # arguments of 8 bytes; there may be 4096 bytes of them
+LIGHT = HEAVY / 2  # cost, in a Writer's unit, that counts as that of a costly operation
 
 
 class DeviceLoop(NamedTuple):
