@@ -243,6 +243,11 @@ class Lowering:
             if layout == ACROSS:
                 keeps = [(n, -1) for n, _ in keeps]  # on the stack
         width = self._width(nodes, costs, bool(sums))
+        if self.shuffles and any(
+            a[0] == LOAD and abs(inner[-1][1][i]) > 2 * itemsize(a[1])
+            for i, a in enumerate(accesses[: len(all_strides)])
+        ):
+            width = max(width // 2, 4)  # for what is read element by element, or turned
         # How much there is to do, and who does it.
         work = sum(c for c, n in zip(costs, nodes, strict=True) if n.in_row or n.op == "reduce")
         work = max(work, 1.0)
