@@ -26,6 +26,8 @@ _lock = forks.lock()
 _jobs: collections.deque[Callable[[], None]] = collections.deque()
 _running = False  # does a thread do the jobs?
 _ending = False
+_awaited = 0  # how many threads wait for the jobs
+PAUSE = 20  # milliseconds before the first job: a call that asked for it has its answer to give
 
 
 def later(jobs: list[Callable[[], None]]) -> None:
@@ -40,9 +42,14 @@ def later(jobs: list[Callable[[], None]]) -> None:
 
 def wait() -> None:
     """Return when all jobs are done."""
-    while _jobs or _running:
-        later([])  # in a process made by fork, which has its parent's jobs and no thread yet
-        time.sleep(1e-3)
+    global _awaited
+    _awaited += 1
+    try:
+        while _jobs or _running:
+            later([])  # in a process made by fork, which has its parent's jobs and no thread yet
+            time.sleep(1e-3)
+    finally:
+        _awaited -= 1
 
 
 def _work() -> None:
@@ -51,6 +58,10 @@ def _work() -> None:
         if _running:
             return
         _running = True
+    for _ in range(PAUSE):
+        if _awaited or _ending:
+            break
+        time.sleep(1e-3)
     while True:
         with _lock:
             if not _jobs or _ending:
