@@ -101,16 +101,19 @@ class ArgumentError(MgefnError, TypeError, ValueError):
 
 
 class MissingNameError(MgefnError, AttributeError):
-    """A module of mgefn has no such name; the message gives the one that was meant, where it can be
-    told. Use that one.
+    """A module or an object of mgefn has no such name; the message gives the one that was meant,
+    where it can be told. Use that one.
 
-    Takes a message, or (module, name, names that there are): the message is then written when it
-    is read, because `hasattr` throws most of them away.
+    Takes a message; or (module, name, names that there are); or of an object (its class, what it
+    is, name, names): the message is then written when it is read, because `hasattr` throws most of
+    them away.
     """
 
     def __str__(self) -> str:
         if len(self.args) == 3:
             return suggestions.missing_name(*self.args)
+        if len(self.args) == 4:
+            return suggestions.missing_attribute(*self.args)
         return super().__str__()
 
 

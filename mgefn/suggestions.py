@@ -45,7 +45,7 @@ _SAME = (
     "train training is_training deterministic",
     "key rng rngs seed generator random_state prng_key",
     "seed random_seed random_state",
-    "shape size newshape output_shape",
+    "shape size newshape output_shape unflattened_size",
     "target_shape output_size",
     "num_heads n_heads nhead heads",
     "embed_dim d_model qkv_features features dims",
@@ -177,11 +177,12 @@ _NAMES: dict[str, dict[str, str]] = {
         "checkpoint": "remat_layer", "transform": "Module",
         "scaled_dot_product_attention":
         "dot_product_attention", "F": "mgefn.nn itself", "weight_norm": "WeightNorm",
-        "spectral_norm": "SpectralNorm",
+        "spectral_norm": "SpectralNorm", "interpolate": "mgefn.image.resize, or Upsample",
     },
     "mgefn.optim": {
         "Adam": "adam", "AdamW": "adamw", "SGD": "sgd", "RMSprop": "rmsprop", "Adagrad": "adagrad",
         "Adadelta": "adadelta", "Adamax": "adamax", "NAdam": "nadam", "RAdam": "radam",
+        "ExponentialMovingAverage": "mgefn.training.EMA", "EMA": "mgefn.training.EMA",
         "LBFGS": "lbfgs", "Rprop": "rprop", "ASGD": "sgd and mgefn.training.EMA",
         "muon": "contrib.muon", "schedule_free": "contrib.schedule_free",
         "prodigy": "contrib.prodigy", "sam": "contrib.sam",
@@ -224,6 +225,189 @@ _NAMES: dict[str, dict[str, str]] = {
 }  # fmt: skip
 
 
+_INSTEAD_OF_STRINGS = "Text stays outside of arrays, in NumPy's."
+_DATES = "Arrays hold numbers and booleans: keep dates in NumPy's, and pass their number of days."
+_WARNINGS = (
+    "Nothing warns here: floating-point errors give nan and inf. mgefn.config.debug_nans and "
+    "mgefn.checkify find where."
+)
+_FILES = "Files of text are NumPy's: mgefn.numpy.asarray(numpy.{0}(...))."
+_SAVES = "Files of text are NumPy's: numpy.{0}(path, x) takes arrays of ours."
+_ALIAS = "Arrays here never share memory that is written, so nothing depends on it."
+_LAYOUT = "Arrays have no layout to ask for: mgefn.numpy.asarray."
+_WRITES = "Arrays are immutable."
+_LONG = "There is no wider float than 64 bits: mgefn.numpy.{0}."
+
+# Names of NumPy that are not in mgefn.numpy, with what to use, or why there is none.
+_NAMES["mgefn.numpy"].update(
+    {
+        "errstate": _WARNINGS, "seterr": _WARNINGS, "geterr": _WARNINGS, "seterrcall": _WARNINGS,
+        "geterrcall": _WARNINGS,
+        "testing": "numpy.testing, which takes arrays of ours: import numpy",
+        "nditer": "mgefn.vmap, or x.ravel()", "ndenumerate":
+        "numpy.ndenumerate(numpy.asarray(x)), or mgefn.numpy.indices",
+        "ndindex": "numpy.ndindex(x.shape), outside of traced functions",
+        "nested_iters": "mgefn.vmap", "flatiter": "x.ravel()",
+        "broadcast": "broadcast_arrays, or broadcast_shapes",
+        "genfromtxt": _FILES.format("genfromtxt"), "loadtxt": _FILES.format("loadtxt"),
+        "fromregex": _FILES.format("fromregex"), "savetxt": _SAVES.format("savetxt"),
+        "savez_compressed": "savez, or numpy.savez_compressed, which takes arrays of ours",
+        "memmap": "mgefn.numpy.asarray(numpy.memmap(...)), which reads the file",
+        "matrix": "Matrices are arrays of rank 2, and x @ y is their product.",
+        "asmatrix": "Matrices are arrays of rank 2, and x @ y is their product.",
+        "bmat": "block", "row_stack": "vstack", "asanyarray": "asarray",
+        "asarray_chkfinite": "asarray, and isfinite", "ascontiguousarray": _LAYOUT,
+        "asfortranarray": _LAYOUT, "isfortran": _LAYOUT, "require": _LAYOUT,
+        "copyto": f"{_WRITES} Write x = mgefn.numpy.where(condition, values, x).",
+        "putmask": f"{_WRITES} Write x = mgefn.numpy.where(mask, values, x).",
+        "may_share_memory": _ALIAS, "shares_memory": _ALIAS,
+        "frompyfunc": "vectorize", "poly1d": "poly, polyval and their like",
+        "polydiv": "numpy.polydiv, on known values", "polynomial": "polyfit and polyval",
+        "min_scalar_type": "result_type", "mintypecode": "result_type",
+        "common_type": "result_type", "typename": "dtype(...).name",
+        "typecodes": "dtype(...).kind", "sctypeDict": "dtype", "ScalarType": "issubdtype",
+        "ufunc": "frompyfunc's place is taken by vectorize, and reductions by lax.reduce",
+        "emath": "sqrt and log of complex numbers: x.astype('complex64')",
+        "ma": "Masks are arrays of their own: pass where=, or use mgefn.numpy.where.",
+        "rec": "A dict of arrays is the record: mgefn.tree maps over it.",
+        "recarray": "A dict of arrays is the record: mgefn.tree maps over it.",
+        "record": "A dict of arrays is the record: mgefn.tree maps over it.",
+        "void": "A dict of arrays is the record: mgefn.tree maps over it.",
+        "char": _INSTEAD_OF_STRINGS, "strings": _INSTEAD_OF_STRINGS, "str_": _INSTEAD_OF_STRINGS,
+        "bytes_": _INSTEAD_OF_STRINGS,
+        "datetime64": _DATES, "timedelta64": _DATES, "isnat": _DATES, "busday_count": _DATES,
+        "busday_offset": _DATES, "busdaycalendar": _DATES, "is_busday": _DATES,
+        "datetime_as_string": _DATES, "datetime_data": _DATES,
+        "longdouble": _LONG.format("float64"), "float128": _LONG.format("float64"),
+        "clongdouble": _LONG.format("complex128"), "complex256": _LONG.format("complex128"),
+        "byte": "int8", "ubyte": "uint8", "short": "int16", "ushort": "uint16", "intc": "int32",
+        "uintc": "uint32", "intp": "int64", "uintp": "uint64", "long": "int64", "ulong": "uint64",
+        "longlong": "int64", "ulonglong": "uint64", "half": "float16",
+        "True_": "Python's True is taken for one.", "False_": "Python's False is taken for one.",
+        "array2string": "array_repr or array_str", "format_float_positional":
+        "numpy.format_float_positional(x.item())", "format_float_scientific":
+        "numpy.format_float_scientific(x.item())", "base_repr": "numpy.base_repr(int(x))",
+        "binary_repr": "numpy.binary_repr(int(x))", "trapz": "trapezoid",
+        "version": "mgefn.__version__", "__version__": "mgefn.__version__",
+        "dtypes": "dtype", "exceptions": "mgefn.errors", "typing": "mgefn.typing",
+        "info": "Python's help(f) shows the description.", "little_endian": "sys.byteorder",
+    }
+)  # fmt: skip
+
+# What methods and attributes of other libraries' objects are here, by what the object is.
+ATTRIBUTES: dict[str, dict[str, str]] = {
+    "array": {
+        "permute": "x.transpose(axes)", "t": "x.T", "unsqueeze":
+        "mgefn.numpy.expand_dims(x, axis)", "view_as": "x.reshape(y.shape)",
+        "reshape_as": "x.reshape(y.shape)", "expand": "mgefn.numpy.broadcast_to(x, shape)",
+        "expand_as": "mgefn.numpy.broadcast_to(x, y.shape)", "tile": "mgefn.numpy.tile(x, reps)",
+        "flip": "mgefn.numpy.flip(x, axis)", "roll": "mgefn.numpy.roll(x, shift, axis)",
+        "chunk": "mgefn.numpy.array_split(x, n, axis)", "split": "mgefn.numpy.split(x, n, axis)",
+        "unbind": "tuple(x)", "contiguous": "Arrays are contiguous. Use x itself.",
+        "clone": "x.copy()", "size_": "x.shape", "dim": "x.ndim", "numel": "x.size",
+        "item_": "x.item()", "fill": f"{_WRITES} Write mgefn.numpy.full_like(x, value).",
+        "fill_": f"{_WRITES} Write mgefn.numpy.full_like(x, value).",
+        "zero_": f"{_WRITES} Write mgefn.numpy.zeros_like(x).",
+        "add_": f"{_WRITES} Write x = x + y.", "sub_": f"{_WRITES} Write x = x - y.",
+        "mul_": f"{_WRITES} Write x = x * y.", "div_": f"{_WRITES} Write x = x / y.",
+        "copy_": f"{_WRITES} Write x = y.", "clamp_": f"{_WRITES} Write x = x.clip(min, max).",
+        "masked_fill_": f"{_WRITES} Write x = mgefn.numpy.where(mask, value, x).",
+        "scatter_": f"{_WRITES} Write x = x.at[index].set(values).",
+        "index_add_": f"{_WRITES} Write x = x.at[index].add(values).",
+        "put": f"{_WRITES} Write x = x.at[index].set(values).",
+        "itemset": f"{_WRITES} Write x = x.at[index].set(value).",
+        "resize": f"{_WRITES} Write x = mgefn.numpy.resize(x, shape).",
+        "partition": f"{_WRITES} Write x = mgefn.numpy.partition(x, kth).",
+        "setflags": f"{_WRITES} x.at[index].set(values) gives a changed copy.",
+        "flags": f"{_WRITES} numpy.asarray(x).flags has those of the memory.",
+        "byteswap": "numpy.asarray(x).byteswap()", "setfield": f"{_WRITES} Use x.at[...].set.",
+        "getfield": "x.view(dtype)", "strides": "numpy.asarray(x).strides",
+        "base": "numpy.asarray(x).base", "data": "memoryview(numpy.asarray(x))",
+        "ctypes": "numpy.asarray(x).ctypes", "tofile": "numpy.asarray(x).tofile(path)",
+        "tostring": "x.tobytes()", "dump": "pickle.dump(x, file), or mgefn.io.save",
+        "dumps": "pickle.dumps(x)", "detach": "mgefn.lax.stop_gradient(x)",
+        "backward": "Derivatives are functions here: mgefn.grad(loss)(params).",
+        "grad": "Derivatives are functions here: mgefn.grad(loss)(params).",
+        "requires_grad": "Derivatives are functions here: mgefn.grad(loss)(params).",
+        "requires_grad_": "Derivatives are functions here: mgefn.grad(loss)(params).",
+        "grad_fn": "Derivatives are functions here: mgefn.grad(loss)(params).",
+        "to": "x.astype(dtype), or mgefn.device_put(x, device)",
+        "cpu": "mgefn.device_put(x, mgefn.devices('cpu')[0]), or numpy.asarray(x)",
+        "cuda": "mgefn.device_put(x, mgefn.devices('gpu')[0])", "is_cuda": "x.device",
+        "type": "x.astype(dtype), or x.dtype", "float": "x.astype('float32'), or float(x)",
+        "double": "x.astype('float64')", "half": "x.astype('float16')",
+        "bfloat16": "x.astype('bfloat16')", "int": "x.astype('int32'), or int(x)",
+        "long": "x.astype('int64')", "bool": "x.astype('bool'), or bool(x)",
+        "clamp": "x.clip(min, max)", "mm": "x @ y", "bmm": "x @ y", "matmul": "x @ y",
+        "abs": "abs(x)", "exp": "mgefn.numpy.exp(x)", "log": "mgefn.numpy.log(x)",
+        "sqrt": "mgefn.numpy.sqrt(x)", "pow": "x ** y", "square": "mgefn.numpy.square(x)",
+        "tanh": "mgefn.numpy.tanh(x)", "sin": "mgefn.numpy.sin(x)", "cos": "mgefn.numpy.cos(x)",
+        "add": "x + y", "sub": "x - y", "mul": "x * y", "div": "x / y", "neg": "-x",
+        "eq": "x == y", "ne": "x != y", "gt": "x > y", "ge": "x >= y", "lt": "x < y",
+        "le": "x <= y", "isnan": "mgefn.numpy.isnan(x)", "isinf": "mgefn.numpy.isinf(x)",
+        "isfinite": "mgefn.numpy.isfinite(x)", "where": "mgefn.numpy.where(condition, x, y)",
+        "masked_fill": "mgefn.numpy.where(mask, value, x)",
+        "gather": "mgefn.numpy.take_along_axis(x, index, axis)",
+        "scatter": "x.at[index].set(values)", "scatter_add": "x.at[index].add(values)",
+        "index_select": "x.take(indices, axis)", "topk": "mgefn.lax.top_k(x, k)",
+        "softmax": "mgefn.nn.softmax(x, axis)", "log_softmax": "mgefn.nn.log_softmax(x, axis)",
+        "sigmoid": "mgefn.nn.sigmoid(x)", "relu": "mgefn.nn.relu(x)",
+        "norm": "mgefn.numpy.linalg.norm(x)", "logsumexp": "mgefn.nn.logsumexp(x, axis)",
+        "median": "mgefn.numpy.median(x, axis)", "unique": "mgefn.numpy.unique(x)",
+        "cat": "mgefn.numpy.concatenate([x, y], axis)", "apply_": "mgefn.vmap(f)(x)",
+        "new_zeros": "mgefn.numpy.zeros(shape, x.dtype)",
+        "new_ones": "mgefn.numpy.ones(shape, x.dtype)",
+    },
+    "module": {
+        "parameters": "Modules hold no arrays: params, state = module.init(key, x), and "
+        "mgefn.tree.leaves(params).",
+        "named_parameters": "mgefn.nn.named_parameters(params)",
+        "buffers": "Modules hold no arrays: the state of module.init(key, x) has them.",
+        "state_dict": "mgefn.nn.state_dict(params, state)",
+        "load_state_dict": "mgefn.nn.load_state_dict(params, state, values)",
+        "train": "Modules have no mode: module.apply(params, state, x, train=True, key=key).",
+        "eval": "Modules have no mode: module.apply(params, state, x), with train=False.",
+        "to": "Modules hold no arrays: mgefn.device_put(params, device).",
+        "cuda": "Modules hold no arrays: mgefn.device_put(params, device).",
+        "cpu": "Modules hold no arrays: mgefn.device_put(params, device).",
+        "half": "Modules hold no arrays: mgefn.tree.map(lambda p: p.astype('float16'), params).",
+        "zero_grad": "Gradients are values: mgefn.grad gives new ones at each call.",
+        "children": "Fields of a module are its parts: dataclasses.fields(module).",
+        "modules": "Fields of a module are its parts: dataclasses.fields(module).",
+        "named_modules": "Fields of a module are its parts: dataclasses.fields(module).",
+        "register_buffer": "run.state(name, init, shape) in forward",
+        "register_parameter": "run.param(name, init, shape) in forward",
+        "param": "run.param(name, init, shape) in forward",
+        "variable": "run.state(name, init, shape) in forward",
+        "make_rng": "run.key() in forward", "setup": "forward(run, x)", "bind": "module.apply",
+        "weight": "Modules hold no arrays: params['weight'] of what init gave.",
+        "tabulate": "mgefn.nn.summary(module, x)", "append": "Sequential(*layers, another)",
+        "requires_grad_": "Derivatives are functions here: mgefn.grad(loss)(params).",
+    },
+    "optimizer": {
+        "step": "updates, state = optimizer.update(grads, state, params), and then "
+        "params = optim.apply_updates(params, updates).",
+        "zero_grad": "Gradients are values: mgefn.grad gives new ones at each call.",
+        "state_dict": "The state that update returns is a pytree: mgefn.io.save(state, path).",
+        "load_state_dict": "The state is a pytree: mgefn.io.load(path, target=state).",
+        "param_groups": "optim.partition has an optimizer for each group of params",
+        "add_param_group": "optim.partition has an optimizer for each group of params",
+        "minimize": "optimizer.update(grads, state, params)",
+        "apply_gradients": "optimizer.update(grads, state, params), or "
+        "training.TrainState.apply_gradients",
+        "target": "training.TrainState", "state": "The state is a value: optimizer.init(params).",
+    },
+    "jitted function": {
+        "report": "f.lower(x).compile().report()", "compile": "f.lower(x).compile()",
+        "as_text": "f.lower(x).compile().as_text()",
+        "cost_analysis": "f.lower(x).compile().cost_analysis()",
+        "memory_analysis": "f.lower(x).compile().memory_analysis()",
+        "jaxpr": "f.trace(x).jaxpr", "make_jaxpr": "mgefn.make_jaxpr(f)(x)",
+        "grad": "mgefn.grad(f)", "vmap": "mgefn.vmap(f)",
+    },
+}  # fmt: skip
+
+
 def nearest(name: str, names: Iterable[str]) -> str:
     """The most alike of the names, "" where none is near; case counts little."""
     import difflib  # after all that a program which is right waits for
@@ -244,9 +428,27 @@ def missing_name(module: str, name: str, names: Iterable[str]) -> str:
     text = f"module {module!r} has no attribute {name!r}"
     names = list(names)
     meant = _NAMES.get(module, {}).get(name, "")
+    if meant.endswith("."):
+        return f"{text}. {meant}"
     if not meant or (meant.isidentifier() and meant not in names):
         # One that another library has under this name may have come in the meantime.
         meant = nearest(name, names) or meant
+    return f"{text}. Did you mean {meant}?" if meant else f"{text}."
+
+
+def missing_attribute(cls: str, kind: str, name: str, names: Iterable[str]) -> str:
+    """The message for an object that has no such attribute.
+
+    Args:
+        cls: the name of its class.
+        kind: what it is, a key of `ATTRIBUTES`.
+        name: what was asked for.
+        names: those that it has.
+    """
+    text = f"{cls!r} object has no attribute {name!r}"
+    meant = ATTRIBUTES[kind].get(name) or nearest(name, names)
+    if meant.endswith("."):
+        return f"{text}. {meant}"
     return f"{text}. Did you mean {meant}?" if meant else f"{text}."
 
 
@@ -328,8 +530,10 @@ def _described(x: Any) -> str:
 
 
 __all__ = [
+    "ATTRIBUTES",
     "accepted",
     "explained",
+    "missing_attribute",
     "missing_name",
     "nearest",
     "unknown_keyword",

@@ -7,8 +7,10 @@ import importlib
 import inspect
 import pickle
 import re
+import warnings
 from typing import Any
 
+import numpy as np
 import pytest
 
 import mgefn
@@ -260,6 +262,9 @@ def test_what_is_missing_cannot_be_imported_and_modules_can() -> None:
 
 
 def resolved(module: Any, path: str) -> Any:
+    outside = path.split(".")[0]
+    if outside in ("numpy", "sys", "dataclasses", "pickle"):
+        module, path = importlib.import_module(outside), path.removeprefix(outside).lstrip(".")
     if path == "mgefn" or path.startswith("mgefn."):
         module, path = mgefn, path.removeprefix("mgefn").lstrip(".")
     for part in path.split("."):
@@ -273,8 +278,122 @@ def test_every_suggestion_is_there_and_every_missing_name_is_missing(module: str
     for name, meant in suggestions._NAMES[module].items():
         assert name not in dir(where), f"{module}.{name} exists: drop it from the table"
         for part in re.split(r", or | or |, | and ", meant):
-            if re.fullmatch(r"[\w.]+", part):
+            if re.fullmatch(r"[\w.]*\w", part) and not meant.endswith("."):
                 assert resolved(where, part) is not None, (name, part)
+        named_in_text(meant)
+
+
+def named_in_text(text: str) -> None:
+    """The full names in a text, which must be there."""
+    for path in re.findall(r"\b(?:mgefn|numpy|dataclasses|pickle)(?:\.\w+)+", text):
+        assert resolved(mgefn, path) is not None, (text, path)
+
+
+# Names of NumPy that say nothing to somebody who writes a program.
+ABOUT_NUMPY_ITSELF = {
+    "core": "NumPy's private modules", "lib": "NumPy's private modules",
+    "ctypeslib": "tools to build extensions of NumPy", "f2py": "a compiler of Fortran",
+    "get_include": "headers of NumPy", "getbufsize": "a buffer of NumPy's loops",
+    "setbufsize": "a buffer of NumPy's loops", "show_config": "how NumPy was built",
+    "show_runtime": "how NumPy runs", "test": "NumPy's own tests",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("space", ["", "linalg", "fft"])
+def test_every_name_of_numpy_is_there_or_has_an_answer(space: str) -> None:
+    theirs = getattr(np, space) if space else np
+    ours = getattr(mnp, space) if space else mnp
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # names that NumPy is about to drop
+        public = [n for n in dir(theirs) if not n.startswith("_")]
+    lacking = [n for n in public if not hasattr(ours, n) and n not in ABOUT_NUMPY_ITSELF]
+    for name in lacking:
+        with pytest.raises(MissingNameError) as caught:
+            getattr(ours, name)
+        text = str(caught.value)
+        assert text.count(".") > 2 or "Did you mean" in text, text
+        assert suggestions._NAMES["mgefn.numpy"][name], name
+    here = [n for n in ABOUT_NUMPY_ITSELF if hasattr(mnp, n)]
+    assert not here, "drop them from the list"
+
+
+OBJECTS = {
+    "array": mnp.ones(2),
+    "module": nn.Linear(None, 2),
+    "optimizer": optim.sgd(0.1),
+    "jitted function": mgefn.jit(mnp.sin),
+}
+
+
+@pytest.mark.parametrize("kind", suggestions.ATTRIBUTES)
+def test_attributes_of_other_libraries_name_ours(kind: str) -> None:
+    x = OBJECTS[kind]
+    for name, meant in suggestions.ATTRIBUTES[kind].items():
+        assert not hasattr(x, name), f"{kind} has {name}: drop it from the table"
+        with pytest.raises(MissingNameError) as caught:
+            getattr(x, name)
+        text = str(caught.value)
+        assert f"object has no attribute {name!r}" in text and meant in text
+        assert str(pickle.loads(pickle.dumps(caught.value))) == text
+        named_in_text(meant)
+        if kind == "array":
+            for method in re.findall(r"\bx\.(\w+)", meant):
+                assert hasattr(x, method), (name, method)
+    if kind != "array":
+        with pytest.raises(AttributeError, match="object has no attribute 'nothing_like_it'"):
+            x.nothing_like_it  # noqa: B018  # it is the access that raises
+
+
+def test_what_ndarrays_can_do_arrays_can_or_have_an_answer() -> None:
+    lacking = [n for n in dir(np.ndarray) if n[0] != "_" and not hasattr(mnp.ones((2, 2)), n)]
+    assert set(lacking) <= suggestions.ATTRIBUTES["array"].keys()
+
+
+def test_arrays_are_called_arrays() -> None:
+    for x in (mnp.ones(2), mnp.asarray(1.0)):
+        with pytest.raises(AttributeError, match=r"^'Array' object has no attribute 'summ'"):
+            x.summ  # type: ignore[attr-defined]  # noqa: B018
+    with pytest.raises(MissingNameError, match=r"Did you mean mgefn\.lax\.stop_gradient"):
+        mgefn.jit(lambda x: x.detach())(1.0)
+
+
+def test_views_by_sizes_are_reshapes() -> None:
+    for sizes, shown in (((3, 2), "3, 2"), ((-1,), "-1"), ((3, 2, 1), "3, 2, 1")):
+        with pytest.raises(ArgumentError, match=rf"^view: takes .*x\.reshape\({shown}\)"):
+            call(x23.view, *sizes)
+    assert x23.view("int32").dtype == np.int32
+
+
+def test_a_property_that_fails_tells_its_own_error() -> None:
+    class Wide(nn.Module):
+        @property
+        def width(self) -> int:
+            return len(None.shape)  # type: ignore[attr-defined]
+
+    with pytest.raises(AttributeError, match="'NoneType' object has no attribute 'shape'"):
+        Wide().width  # noqa: B018  # it is the access that raises
+
+
+def test_functions_have_the_methods_of_ufuncs() -> None:
+    x = np.arange(6.0).reshape(2, 3)
+    for name, method, args, options in (
+        ("add", "reduce", (x,), {}), ("add", "reduce", (x, 1), {"keepdims": True}),
+        ("multiply", "accumulate", (x, 1), {}), ("subtract", "outer", (x[0], x[1]), {}),
+        ("maximum", "reduce", (x,), {"axis": None, "initial": 9.0}),
+        ("add", "reduceat", (x[0], [0, 2]), {}), ("logical_or", "reduce", (x > 4,), {}),
+        ("add", "reduce", ([1, 2, 3],), {}),
+    ):  # fmt: skip
+        want = getattr(getattr(np, name), method)(*args, **options)
+        got = getattr(getattr(mnp, name), method)(*args, **options)
+        assert isinstance(got, mgefn.Array)
+        np.testing.assert_allclose(np.asarray(got), want)
+    summed = mgefn.jit(lambda a: call(getattr(mnp.add, "reduce"), a, axis=1))(x)  # noqa: B009
+    np.testing.assert_allclose(summed, x.sum(1))
+    into = np.zeros(3)
+    getattr(mnp.add, "at")(into, [0, 0], 1)  # noqa: B009  # type checkers see a function
+    assert into.tolist() == [2.0, 0.0, 0.0]
+    with pytest.raises(ArgumentError, match=r"immutable\. Write x = x\.at\[indices\]\.add"):
+        getattr(mnp.add, "at")(mnp.zeros(3), [0], 1)  # noqa: B009
 
 
 def test_keywords_with_an_explanation_are_refused_by_their_function() -> None:

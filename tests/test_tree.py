@@ -6,6 +6,7 @@ import collections
 import copy
 import dataclasses
 import functools
+import os
 import pickle
 import subprocess
 import sys
@@ -492,13 +493,36 @@ BEFORE
     ["mgefn.tree.leaves([1])", "mgefn.jit(lambda t: t['a'] + 1)({'a': mnp.ones(3)})"],
 )
 def test_pytrees_work_in_exit_handlers(before):
-    # A program compiled before: the compiler's first import needs threads, which end earlier.
+    # A program compiled before: llvmlite would be told too late that Python ends.
     program = AT_EXIT.replace("BEFORE", f"{before}\nmgefn.jit(lambda x: x + 1)(1.0)")
     found = subprocess.run(
         [sys.executable, "-c", program], check=True, capture_output=True, text=True
     )
     assert found.stdout == "done\n", found.stderr
     assert found.stderr == ""
+
+
+FIRST_AT_EXIT = """
+import atexit
+import mgefn
+import mgefn.numpy as mnp
+def at_end():
+    several = mgefn.jit(lambda x: (mnp.sort(x), mnp.cumsum(x), mnp.sin(x).sum()))
+    print([v.shape for v in several(mnp.ones(70000))])
+atexit.register(at_end)
+"""
+
+
+def test_the_first_program_may_be_compiled_in_an_exit_handler():
+    found = subprocess.run(
+        [sys.executable, "-c", FIRST_AT_EXIT],
+        check=True,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "MGEFN_CACHE": "0"},  # code on disk would need no threads
+    )
+    assert found.stdout == "[(70000,), (70000,), ()]\n", found.stderr
+    assert "RuntimeError" not in found.stderr
 
 
 NO_THREADS = """

@@ -15,7 +15,7 @@ import sys
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,8 +25,16 @@ from mgefn.api.derivatives import abstract
 from mgefn.api.flat import FlatFunction, checked_function, leaves_as_arrays
 from mgefn.api.placement import with_checked_shardings
 from mgefn.config import config
+from mgefn.control.programs import widened_inputs
 from mgefn.core import background
-from mgefn.core.array import ConcreteArray, DonatedBuffer, as_array, is_arraylike, scalar
+from mgefn.core.array import (
+    ConcreteArray,
+    DonatedBuffer,
+    as_array,
+    exact_scalar,
+    is_arraylike,
+    scalar,
+)
 from mgefn.core.array_methods import Array
 from mgefn.core.avals import ShapedArray
 from mgefn.core.backends import executable_of, program_on
@@ -36,7 +44,14 @@ from mgefn.core.interpreter import bound_axes, state
 from mgefn.core.jaxpr import ClosedJaxpr
 from mgefn.core.source import Source, current_source, fun_name, place
 from mgefn.core.tracer import Tracer
-from mgefn.errors import ArgumentError, StaticArgumentError, TreeError, api_boundary, leave_api
+from mgefn.errors import (
+    ArgumentError,
+    MissingNameError,
+    StaticArgumentError,
+    TreeError,
+    api_boundary,
+    leave_api,
+)
 from mgefn.interpreters.jit import jit_p
 from mgefn.interpreters.on_device import device_of, evaluate_on
 from mgefn.interpreters.staging import trace
@@ -290,37 +305,33 @@ class JitFunction:
             return self._fun(*args, **kwargs)
         dyn, statics, static_key = self._split(args, kwargs)
         leaves, in_tree = tree.flatten(dyn)
+        leaves = [_plain_number(x) for x in leaves]
         leaf_keys = [self._leaf_key(x) for x in leaves]
-        if any(k is float or k is complex for k in leaf_keys) and any(map(_is_wide, leaves)):
-            # Beside arrays of 64 bits a Python number keeps its own; it is weak all the same.
-            leaves = [_wide_number(x) for x in leaves]
-            leaf_keys = [self._leaf_key(x) for x in leaves]
+        numbers = any(k is float or k is complex for k in leaf_keys)
+        widen = numbers and any(map(_is_wide, leaves))
         # optree compares metadata by ==, for which 1 is 1.0.
         structure = in_tree.spec, in_tree.exact_metadata()
-        key = (tuple(leaf_keys), structure, static_key, (config.trace_key, bound_axes()))
-        try:
-            entry = self._cache.get(key)
-        except TypeError as e:  # static arguments were looked at before
-            raise StaticArgumentError(
-                f"{self._about}: static fields of the arguments must be hashable, got {e}. Use "
-                "tuples in the place of lists, or make the field a child."
-            ) from None
+        where = structure, static_key, (config.trace_key, bound_axes())
         captured: list[Tracer] = []
-        if entry is None:
-            avals = [_traced_aval(x, self._about) for x in leaves]
-            donated = self._donated_leaves(dyn, len(leaves))
-            started = time.perf_counter()
-            entry, captured = self._trace(avals, in_tree, statics, donated, dyn)
-            if state.current is None and not entry.on_device:
-                entry.compiled()
-            taken = time.perf_counter() - started
-            self._last_miss = (key, self._paths(dyn))
-            if config.log_compiles:
-                print(f"{self.explain_miss()} Took {taken * 1e3:.1f} ms.", file=sys.stderr)
-            if not captured:
-                if len(self._cache) >= _CACHE_BOUND:
-                    self._cache.pop(next(iter(self._cache)))
-                self._cache[key] = entry
+        while True:
+            if widen:
+                # Beside arrays of 64 bits a Python number keeps its own; it is weak all the same.
+                leaves = [_wide_number(x) for x in leaves]
+                leaf_keys = [self._leaf_key(x) for x in leaves]
+                numbers = widen = False
+            key = (tuple(leaf_keys), *where)
+            try:
+                entry = self._cache.get(key)
+            except TypeError as e:  # static arguments were looked at before
+                raise StaticArgumentError(
+                    f"{self._about}: static fields of the arguments must be hashable, got {e}. Use "
+                    "tuples in the place of lists, or make the field a child."
+                ) from None
+            if entry is None:
+                entry, captured = self._trace_entry(key, leaves, in_tree, statics, dyn, numbers)
+            if entry is not _WIDENS:
+                break
+            widen = True
         leaves = [x.array if x.__class__ is _WideNumber else x for x in leaves]
         if entry.on_device and state.current is None:
             values = leaves_as_arrays(leaves, self._about)
@@ -353,6 +364,40 @@ class JitFunction:
         else:
             arrays = list(map(ConcreteArray, outs, entry.weak))
         return tree.unflatten(entry.out_tree, arrays)
+
+    def _trace_entry(
+        self,
+        key: Any,
+        leaves: list[Any],
+        in_tree: Any,
+        statics: Any,
+        dyn: Any,
+        numbers: bool,
+    ) -> tuple[Any, list[Tracer]]:
+        """Trace for a new signature, compile, and keep it.
+
+        `numbers`: are some leaves Python numbers in 32 bits? Where the function takes one of them
+        to 64 bits, because it closes over arrays of 64, the entry is `_WIDENS`.
+        """
+        avals = [_traced_aval(x, self._about) for x in leaves]
+        donated = self._donated_leaves(dyn, len(leaves))
+        started = time.perf_counter()
+        entry: Any
+        entry, captured = self._trace(avals, in_tree, statics, donated, dyn)
+        if numbers and _takes_to_64_bits(entry.jaxpr, len(captured), leaves):
+            entry = _WIDENS
+        else:
+            if state.current is None and not entry.on_device:
+                entry.compiled()
+            taken = time.perf_counter() - started
+            self._last_miss = (key, self._paths(dyn))
+            if config.log_compiles:
+                print(f"{self.explain_miss()} Took {taken * 1e3:.1f} ms.", file=sys.stderr)
+        if not captured:
+            if len(self._cache) >= _CACHE_BOUND:
+                self._cache.pop(next(iter(self._cache)))
+            self._cache[key] = entry
+        return entry, captured
 
     def _remember_fast(self, args: tuple, entry: Entry) -> None:
         """Let calls with these containers and types take the short way."""
@@ -541,8 +586,8 @@ class JitFunction:
     def _nearest(self, key: Any) -> Any:
         """The other known signature that differs least from this one."""
         best, least = None, 1 << 30
-        for old in self._cache:
-            if old == key:
+        for old, entry in self._cache.items():
+            if old == key or entry is _WIDENS:
                 continue
             d = sum(a != b for a, b in zip(old[1:], key[1:], strict=True)) * 1000
             if len(old[0]) == len(key[0]):
@@ -599,13 +644,16 @@ class JitFunction:
         """Trace for these arguments: arrays, numbers, or anything with shape and dtype."""
         dyn, statics, _ = self._split(args, kwargs)
         leaves, in_tree = tree.flatten(dyn)
-        avals = [abstract(x, self._about) for x in leaves]
-        # As in a call, an Array is strong inside and a Python number weak.
-        avals = [
-            a.strong() if isinstance(x, Array) else a for a, x in zip(avals, leaves, strict=True)
-        ]
+        leaves = [_plain_number(x) for x in leaves]
         donated = self._donated_leaves(dyn, len(leaves))
-        entry, captured = self._trace(avals, in_tree, statics, donated, dyn)
+        if any(map(_is_wide, leaves)):
+            leaves = [_wide_number(x) for x in leaves]
+        while True:
+            avals = [_lowered_aval(x, self._about) for x in leaves]
+            entry, captured = self._trace(avals, in_tree, statics, donated, dyn)
+            if not _takes_to_64_bits(entry.jaxpr, len(captured), leaves):
+                break
+            leaves = [_wide_number(x) for x in leaves]
         if captured:
             raise ArgumentError(
                 f"{self._about}: lower can't be called on a function that closes over traced "
@@ -632,10 +680,15 @@ class JitFunction:
         self._last_miss = None
 
     def _cache_size(self) -> int:
-        return len(self._cache)
+        return sum(entry is not _WIDENS for entry in self._cache.values())
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
+
+    if not TYPE_CHECKING:  # type checkers take a class with __getattr__ to have every name
+
+        def __getattr__(self, name: str) -> Any:
+            raise MissingNameError("JitFunction", "jitted function", name, tuple(dir(type(self))))
 
     def __repr__(self) -> str:
         return f"<jit of {self._name}>"
@@ -660,6 +713,23 @@ def _origins_told(entry: Entry | None) -> str:
         f" Of its {sum(origins.values())} native kernels {origins['compiler']} were compiled, "
         f"{origins['disk']} came from the cache on disk and {origins['memory']} were known."
     )
+
+
+_WIDENS = object()  # stands in a cache for a signature whose numbers are wanted in 64 bits
+
+
+def _takes_to_64_bits(closed: ClosedJaxpr, n_captured: int, leaves: Sequence[Any]) -> bool:
+    """Does the program convert one of the leaves that are Python numbers to 64 bits?"""
+    numbers = (i for i in widened_inputs(closed) if i >= n_captured)
+    return any(leaves[i - n_captured].__class__ in (float, complex) for i in numbers)
+
+
+def _plain_number(x: Any) -> Any:
+    """NumPy's scalar of 64 bits as Python's number, which is what it counts as; else x."""
+    if x.__class__ is np.float64 or x.__class__ is np.complex128:
+        if dtypes.dtype_and_weak(x)[1]:  # not beyond the range of 32 bits
+            return x.item()
+    return x
 
 
 def _wide_number(x: Any) -> Any:
@@ -700,6 +770,14 @@ def _traced_aval(x: Any, about: str) -> ShapedArray:
     if isinstance(x, np.ndarray):
         return ShapedArray(x.shape, as_array(x[:0] if x.ndim else x, about).dtype)
     return as_array(x, about).aval
+
+
+def _lowered_aval(x: Any, about: str) -> ShapedArray:
+    """As in a call, an Array is strong inside and a Python number weak."""
+    if x.__class__ is _WideNumber:
+        return x.array.aval
+    aval = abstract(x, about)
+    return aval.strong() if isinstance(x, Array) else aval
 
 
 def _buffer(x: Any, about: str) -> tuple[np.ndarray, bool]:
@@ -920,6 +998,9 @@ class Compiled(_Stage):
             )
         values = leaves_as_arrays(leaves, self._about)
         for i, (v, a) in enumerate(zip(values, self._entry.jaxpr.in_avals, strict=True)):
+            if a.weak_type and v.dtype != a.dtype:
+                exact = exact_scalar(v, a.dtype, True)
+                values[i] = v = v if exact is None else exact
             if v.shape != a.shape or v.dtype != a.dtype:
                 raise ArgumentError(
                     f"{self._about}: leaf {i} of the arguments must be {a}, got {v.aval}. Call the "

@@ -28,6 +28,7 @@ from mgefn.control.programs import (
     same_out,
     stage,
     transpose_with,
+    with_exact_numbers,
 )
 from mgefn.core.array import as_array, is_arraylike, scalar
 from mgefn.core.avals import ShapedArray, Zero, is_undefined
@@ -210,6 +211,11 @@ def _bound(
     arrays = [as_array(x, about) for x in leaves]
     avals = [x.aval for x in arrays]
     staged = [stage(about, f, in_tree, avals) for f in functions]
+    exact = with_exact_numbers(arrays, [(s.closed, len(s.captured)) for s in staged])
+    if exact is not None:
+        arrays = exact
+        avals = [x.aval for x in arrays]
+        staged = [stage(about, f, in_tree, avals) for f in functions]
     for s, name in zip(staged[1:], names[1:], strict=True):
         same_out(about, functions[0], staged[0], s, (names[0], name))
     # What any of them closes over becomes an operand of all.

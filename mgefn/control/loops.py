@@ -35,6 +35,7 @@ from mgefn.control.programs import (
     rearranged,
     run_quietly,
     stage,
+    with_exact_numbers,
 )
 from mgefn.control.scan import donations, scan
 from mgefn.core.array import ConcreteArray, as_array, is_arraylike
@@ -120,6 +121,8 @@ def while_loop(
         name = first_parameter(body_fun, "val")
         check_structure(about, body_fun, name, init_tree, body.out_tree)
         again = joined(carry, avals, body.closed.out_avals)
+        if again is None:
+            again = with_exact_numbers(carry, [(body.closed, len(body.captured))])
         if again is None:
             break
         carry = again

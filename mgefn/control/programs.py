@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ import numpy as np
 from mgefn import tree
 from mgefn.config import config
 from mgefn.control.custom_rules import closes_over_tracers
-from mgefn.core.array import ConcreteArray, as_array, is_arraylike, scalar
+from mgefn.core.array import ConcreteArray, as_array, exact_scalar, is_arraylike, scalar
 from mgefn.core.array_methods import Array
 from mgefn.core.avals import ShapedArray
 from mgefn.core.interpreter import bound_axes, quietly, state
@@ -31,6 +31,7 @@ from mgefn.interpreters.evaluate import eval_jaxpr
 from mgefn.interpreters.jvp import jvp_jaxpr
 from mgefn.interpreters.staging import StagingInterpreter, trace, trace_closed
 from mgefn.interpreters.transposition import transpose_jaxpr
+from mgefn.ops.elementwise import convert_element_type_p
 from mgefn.ops.shaping import broadcast_in_dim_p
 
 Flags = tuple[bool, ...]
@@ -263,6 +264,64 @@ def stage(
         del entries[_KEPT_EACH - 1 :]
         entries.insert(0, (key, looked, found))
     return found
+
+
+# What a number in 32 bits becomes beside arrays of 64.
+_WIDE = {
+    np.dtype(narrow): np.dtype(wide)
+    for narrow, wide in (("float32", "float64"), ("complex64", "complex128"))
+}
+
+
+def widened_inputs(closed: ClosedJaxpr) -> frozenset[int]:
+    """Positions of the weak inputs of rank 0 that the program takes to 64 bits as they came."""
+
+    def look() -> frozenset[int]:
+        places = {
+            v: i
+            for i, v in enumerate(closed.jaxpr.in_binders)
+            if v.aval.weak_type and not v.aval.shape and v.aval.dtype in _WIDE
+        }
+        found: set[int] = set()
+        for e in closed.eqns if places else ():
+            if e.primitive is convert_element_type_p:
+                wide = e.params["new_dtype"] in _WIDE.values()
+                read = e.inputs if wide else ()
+            else:
+                # The operands of a program are the last ones of its equation.
+                read = [
+                    e.inputs[i - len(sub.jaxpr.in_binders)]
+                    for _, sub in subjaxprs(e.params)
+                    if len(sub.jaxpr.in_binders) <= len(e.inputs)
+                    for i in widened_inputs(sub)
+                ]
+            found.update(places[a] for a in read if isinstance(a, Var) and a in places)
+        return frozenset(found)
+
+    return closed.derive("widened inputs", look)
+
+
+def with_exact_numbers(
+    values: Sequence[Any], programs: Iterable[tuple[ClosedJaxpr, int]]
+) -> list[Any] | None:
+    """The values with Python numbers in 64 bits where a program takes them to 64; None: none is.
+
+    In 32 bits they would be rounded before they meet the array that is wide enough for them.
+
+    Args:
+        values: operands of the programs, as arrays or tracers.
+        programs: each with the number of inputs that it has before the values.
+    """
+    read = {i - first for closed, first in programs for i in widened_inputs(closed)}
+    changed = False
+    new = list(values)
+    for i in read:
+        x = values[i] if 0 <= i < len(values) else None
+        exact = exact_scalar(x, _WIDE[x.dtype], True) if isinstance(x, ConcreteArray) else None
+        if exact is not None:
+            new[i] = exact
+            changed = True
+    return new if changed else None
 
 
 def called(about: str, fun: Callable[..., Any], operands: tuple) -> Any:

@@ -34,6 +34,7 @@ from mgefn.control.programs import (
     run_quietly,
     stage,
     transpose_with,
+    with_exact_numbers,
 )
 from mgefn.core.array import ConcreteArray, as_array, is_arraylike
 from mgefn.core.avals import ShapedArray, UndefinedPrimal, Zero, is_undefined
@@ -141,6 +142,8 @@ def scan(
         name = first_parameter(f, "carry")
         check_structure(about, f, name, init_tree, tree.structure(pair[0]))
         again = joined(carry, avals, staged.closed.out_avals[: len(carry)])
+        if again is None:
+            again = with_exact_numbers(carry, [(staged.closed, len(staged.captured))])
         if again is None:
             break
         carry = again
@@ -896,7 +899,15 @@ def associative_scan(
                 f"associative_scan: {fun_place(fn)} must return the structure of its arguments "
                 f"{structure}, got {got}."
             )
-        return [as_array(x, "associative_scan") for x in found]
+        made = [as_array(x, "associative_scan") for x in found]
+        for x, like in zip(made, a, strict=True):
+            if x.shape != like.shape:
+                raise ShapeError(
+                    f"associative_scan: {fun_place(fn)} must return the shapes of its arguments, "
+                    f"got {x.aval} for {like.aval}. It combines many pairs at once, side by side "
+                    f"along axis {axis}."
+                )
+        return made
 
     def cut(xs: list[Any], start: int, stop: int | None, stride: int = 1) -> list[Any]:
         return [

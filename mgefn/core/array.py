@@ -312,6 +312,10 @@ class ConcreteArray(HeldArray):
         return format(str(self) if not spec else self._data, spec)
 
 
+# In messages of Python's own, as in those of ours, arrays have the name that users know.
+ConcreteArray.__name__ = ConcreteArray.__qualname__ = "Array"
+
+
 def _words(data: np.ndarray) -> np.ndarray:
     """The words of keys, in a last dimension."""
     return np.asarray(data, order="C").reshape((*data.shape, 1)).view(np.uint32)

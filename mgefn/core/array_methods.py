@@ -13,8 +13,16 @@ from typing import Any, Never
 
 import numpy as np
 
+from mgefn import suggestions
 from mgefn.core.devices import CPU, Device, Shard, Sharding, SingleDeviceSharding
-from mgefn.errors import ArgumentError, api_boundary, leave_api, no_such_keyword, tells_keywords
+from mgefn.errors import (
+    ArgumentError,
+    MissingNameError,
+    api_boundary,
+    leave_api,
+    no_such_keyword,
+    tells_keywords,
+)
 
 METHODS: dict[str, Callable[..., Any]] = {}
 
@@ -814,7 +822,13 @@ class Array:
             raise
 
     @api_boundary
-    def view(self, dtype: DTypeLike = None, type: None = None) -> Array:
+    def view(self, dtype: DTypeLike = None, type: None = None, *sizes: Never) -> Array:
+        given = [d for d in (dtype, type, *sizes) if d is not None]
+        if sizes or (given and all(isinstance(d, (int, tuple)) for d in given)):
+            raise ArgumentError(
+                f"view: takes a dtype, got the sizes {', '.join(map(repr, given))}. Write "
+                f"x.reshape({', '.join(map(repr, given))})."
+            )
         if type is not None:
             raise ArgumentError(
                 f"view: type must be None, got {type!r}, because arrays here have one class. Pass "
@@ -874,6 +888,26 @@ class Array:
 
     def block_until_ready(self) -> Array:
         raise NotImplementedError  # concrete arrays and tracers define it
+
+
+class _Elsewhere:
+    """Stands for a method that arrays of other libraries have: there is none, and what is instead.
+
+    A `__getattr__` would do the same for all names, and cost each conversion to NumPy, which asks
+    for protocols that arrays do not have.
+    """
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str):
+        self.name = name
+
+    def __get__(self, array: Any, owner: type) -> Any:
+        raise MissingNameError("Array", "array", self.name, ())
+
+
+for _name in suggestions.ATTRIBUTES["array"]:
+    setattr(Array, _name, _Elsewhere(_name))
 
 
 class IndexUpdateHelper:

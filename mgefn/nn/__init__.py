@@ -73,6 +73,7 @@ if TYPE_CHECKING:
         PReLU,
         Residual,
         Sequential,
+        Unflatten,
     )
     from mgefn.nn.conv_layers import (
         AdaptiveAvgPool1d,
@@ -288,6 +289,7 @@ __all__ = [
     "TransformerDecoderLayer",
     "TransformerEncoder",
     "TransformerEncoderLayer",
+    "Unflatten",
     "Upsample",
     "WeightNorm",
     "adaptive_avg_pool1d",
@@ -403,7 +405,7 @@ _LENT = {
     "attention": "dot_product_attention",
     "basic_layers": (
         "MLP Bilinear DenseGeneral Dropout Dropout1d Dropout2d Dropout3d Embedding Flatten "
-        "Identity Lambda Linear LoRALinear Parallel PReLU Residual Sequential"
+        "Identity Lambda Linear LoRALinear Parallel PReLU Residual Sequential Unflatten"
     ),
     "conv_layers": (
         "AdaptiveAvgPool1d AdaptiveAvgPool2d AdaptiveAvgPool3d AdaptiveMaxPool1d "

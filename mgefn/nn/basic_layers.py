@@ -13,7 +13,7 @@ from mgefn.errors import ArgumentError, ShapeError
 from mgefn.nn import functions, initializers
 from mgefn.nn.linear_maps import dropout, embedding, linear
 from mgefn.nn.module import Module, Run
-from mgefn.ops.shaping import normalize_axes
+from mgefn.ops.shaping import normalize_axes, normalize_axis
 
 __all__ = [
     "MLP",
@@ -33,6 +33,7 @@ __all__ = [
     "Parallel",
     "Residual",
     "Sequential",
+    "Unflatten",
 ]
 
 # Weights are (out, in, ...).
@@ -358,6 +359,44 @@ class Flatten(Module):
             raise ShapeError(f"Flatten: axis {i} lies behind axis {j} in {x.aval}.")
         size = math.prod(x.shape[i : j + 1])
         return x.reshape((*x.shape[:i], size, *x.shape[j + 1 :]))
+
+
+@dataclasses.dataclass(frozen=True)
+class Unflatten(Module):
+    """One dimension as several, the inverse of `Flatten`.
+
+    Args:
+        axis: the dimension.
+        shape: sizes of those in its place; one of them may be -1, for what is left.
+
+    Example:
+        >>> from mgefn import nn
+        >>> nn.Unflatten(1, (2, -1)).apply({}, {}, mnp.ones((4, 6)))[0].shape
+        (4, 2, 3)
+    """
+
+    axis: int
+    shape: tuple[int, ...]
+
+    def forward(self, run: Run, x: Any) -> Any:
+        """An array of higher rank."""
+        x = mnp.asarray(x)
+        axis = normalize_axis("Unflatten", self.axis, x.ndim)
+        new = tuple(operator.index(n) for n in self.shape)
+        others = math.prod(n for n in new if n != -1)
+        size = x.shape[axis]
+        if any(n < -1 for n in new) or new.count(-1) > 1:
+            raise ShapeError(
+                f"Unflatten: shape must hold sizes and at most one -1, got {new}. Correct it."
+            )
+        if -1 in new and others and size % others == 0:
+            new = tuple(size // others if n == -1 else n for n in new)
+        if -1 in new or math.prod(new) != size:
+            raise ShapeError(
+                f"Unflatten: shape must have the {size} elements of axis {axis} of {x.aval}, got "
+                f"{new}. Correct it, or write -1 for one of the sizes."
+            )
+        return x.reshape((*x.shape[:axis], *new, *x.shape[axis + 1 :]))
 
 
 def _as_module(name: str, layer: Any) -> Module:

@@ -18,7 +18,7 @@ from mgefn.api.derivatives import linear_transpose
 from mgefn.api.jit import ShapeDtypeStruct
 from mgefn.core.array_methods import Array, ArrayLike
 from mgefn.errors import ArgumentError, DTypeError, ShapeError, api_boundary
-from mgefn.nn.checks import check_range
+from mgefn.nn.checks import check_range, check_window_fits
 from mgefn.nn.norms import normalize
 from mgefn.ops.convolution import conv_general_dilated, conv_general_dilated_patches
 from mgefn.ops.elementwise import promoted, stop_gradient_leaf
@@ -113,7 +113,9 @@ def _convolved(
         rhs_dilation=sizes(name, "dilation", dilation, n),
         feature_group_count=groups,
     )
-    return _biased(name, y if batched else y[0], bias, n)
+    y = y if batched else y[0]
+    check_window_fits(name, x, y, w.shape[2:], range(-n, 0))
+    return _biased(name, y, bias, n)
 
 
 def _groups(name: str, groups: Any) -> int:
@@ -300,13 +302,15 @@ def unfold(
     (x,) = promoted("unfold", (inp,))
     if x.ndim != 4:
         raise ShapeError(f"unfold: needs (batch, channels, height, width), got {x.aval}.")
+    kernel = sizes("unfold", "kernel_size", kernel_size, 2)
     patches = conv_general_dilated_patches(
         x,
-        sizes("unfold", "kernel_size", kernel_size, 2),
+        kernel,
         sizes("unfold", "stride", stride, 2),
         paddings("unfold", padding, 2),
         rhs_dilation=sizes("unfold", "dilation", dilation, 2),
     )
+    check_window_fits("unfold", x, patches, kernel, (-2, -1))
     return patches.reshape((*patches.shape[:2], patches.shape[2] * patches.shape[3]))
 
 

@@ -24,7 +24,7 @@ import dataclasses
 import inspect
 import zlib
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -35,7 +35,8 @@ from mgefn.api.jit import ShapeDtypeStruct
 from mgefn.control.checkpoint import checkpoint
 from mgefn.core.array import as_array, described, is_arraylike
 from mgefn.core.array_methods import Array, ArrayLike, DTypeLike
-from mgefn.errors import ArgumentError, ShapeError, api_boundary
+from mgefn.errors import ArgumentError, MissingNameError, ShapeError, api_boundary
+from mgefn.nn.checks import check_fields
 from mgefn.recipes import shown
 from mgefn.suggestions import accepted, explained, unknown_keyword
 
@@ -297,7 +298,13 @@ class _Plan(Run):
         return params, state
 
 
-def _must_be_module(path: str, name: str, module: Any) -> None:
+def _must_be_module(path: str, name: Any, module: Any) -> None:
+    if not isinstance(name, str):
+        shown_name = str(name) if isinstance(name, Module) else described(name)
+        raise ArgumentError(
+            f"{path}: run needs a name before the module, got {shown_name}. Write run('name', "
+            "module, x); parameters are found by that name."
+        )
     if isinstance(module, Module):
         return
     if isinstance(module, type) and issubclass(module, Module):
@@ -319,16 +326,22 @@ def _forward(module: Module, run: Run, inputs: tuple[Any, ...], options: dict[st
     traceback = refused.__traceback__
     if type(refused) is TypeError and traceback is not None and traceback.tb_next is None:
         about = run.label(type(module).__name__)
+        signature = inspect.signature(type(module).forward).parameters.values()
+        first, *rest = [str(p).split(":")[0] for p in list(signature)[1:]] or [""]
+        if first != "run" and len(rest) < len(inputs):
+            own = ", ".join(n for n in (first, *rest) if n)
+            raise ArgumentError(
+                f"{about}: forward must take run before its inputs, got forward(self, {own}). "
+                f"Write forward(self, run, {own})."
+            ) from None
         names = [n for n in accepted(type(module).forward) or () if n != "run"]
         unknown = [n for n in options if n not in names]
         if unknown and explained(type(module).forward, refused):
             kept = [*names, "key", "train"]
             raise ArgumentError(unknown_keyword(about, unknown[0], kept)) from None
         if names and not unknown:
-            signature = inspect.signature(type(module).forward).parameters.values()
-            shown = ", ".join(str(p).split(":")[0] for p in list(signature)[2:])
             raise ArgumentError(
-                f"{about}: forward takes ({shown}), got {len(inputs)} inputs"
+                f"{about}: forward takes ({', '.join(rest)}), got {len(inputs)} inputs"
                 f"{' and ' + ', '.join(options) if options else ''}. Pass the inputs after the "
                 "key of init, or after params and state of apply."
             ) from None
@@ -398,6 +411,18 @@ def _described(module: Any) -> str:
     return f"{type(module).__qualname__}({', '.join(given)})"
 
 
+def _undecorated(cls: type) -> tuple[str, ...]:
+    """Fields that a class declares and its constructor does not take, for want of a decorator."""
+    for base in cls.__mro__:
+        if base is Module or "__init__" in base.__dict__:
+            return ()  # it takes what it says, and what classes below it declare
+        own = inspect.get_annotations(base)
+        names = [n for n, kind in own.items() if "ClassVar" not in str(kind)]
+        if names and "__dataclass_fields__" not in base.__dict__:
+            return tuple(names)
+    return ()
+
+
 class Module:
     """A layer or a model: a description that knows how to start and how to compute.
 
@@ -417,6 +442,20 @@ class Module:
     @api_boundary
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         """Tell what the constructor takes, also that of a subclass outside of this library."""
+        fields = cls.__dict__.get("_undecorated")
+        if fields is None:
+            fields = cls._undecorated = _undecorated(cls)
+        given = args or kwargs
+        if fields and (given or any(not hasattr(cls, name) for name in fields)):
+            raise ArgumentError(
+                f"{cls.__qualname__}: must be a dataclass to take {', '.join(fields)}, got a class "
+                "without the decorator. Decorate it with @dataclasses.dataclass(frozen=True)."
+            )
+        if given and cls.__init__ is object.__init__:
+            raise ArgumentError(
+                f"{cls.__qualname__}: takes no arguments, got {len(args) + len(kwargs)}. Declare "
+                "fields, and decorate the class with @dataclasses.dataclass(frozen=True)."
+            )
         if kwargs:
             names = accepted(cls.__init__)
             unknown = [name for name in kwargs if name not in (names or kwargs)]
@@ -429,6 +468,17 @@ class Module:
         # In the class itself, where it keeps dataclass from writing one.
         if "__repr__" not in cls.__dict__:
             cls.__repr__ = _described  # type: ignore[method-assign]
+
+    if not TYPE_CHECKING:  # type checkers take a class with __getattr__ to have every name
+
+        def __getattr__(self, name: str) -> Any:
+            if hasattr(type(self), name):  # a property that failed, whose own error tells why
+                return object.__getattribute__(self, name)
+            raise MissingNameError(type(self).__name__, "module", name, tuple(dir(self)))
+
+    def __post_init__(self) -> None:
+        """Look at the sizes and probabilities that a layer of this library is made with."""
+        check_fields(self, "mgefn.nn")
 
     def forward(self, run: Run, *inputs: Any, **options: Any) -> Any:
         """The output; to be defined by a subclass."""

@@ -22,6 +22,7 @@ from mgefn.core.array_methods import Array
 from mgefn.errors import ArgumentError, ShapeError, TreeError, api_boundary
 from mgefn.nn.module import Module
 from mgefn.recipes import maker
+from mgefn.tree.comparing import check_like
 
 __all__ = [
     "TrainState",
@@ -373,6 +374,8 @@ class TrainState:
 
     def apply_gradients(self, *, grads: Any, state: Any = None) -> TrainState:
         """The state after one step of the optimizer; state: of the module, None: as it was."""
+        like = "TrainState.apply_gradients", "grads", grads, "params", self.params
+        check_like(*like, "Pass the gradients by the params of this state.")
         updates, opt_state = self.tx.update(grads, self.opt_state, self.params)
         params = tree.map(lambda p, u: mnp.asarray(p + u, p.dtype), self.params, updates)
         kept = self.state if state is None else state

@@ -14,6 +14,7 @@ from mgefn.core.array import scalar
 from mgefn.core.array_methods import Array, ArrayLike
 from mgefn.core.primitive import Primitive
 from mgefn.errors import ShapeError, api_boundary
+from mgefn.nn.checks import check_window_fits
 from mgefn.ops.elementwise import promoted
 from mgefn.ops.shaping import full_like_aval
 from mgefn.ops.windows import (
@@ -51,7 +52,10 @@ def pool(
         Array([0., 2., 6.], dtype=float32)
     """
     x, window, steps, pads = _whole("pool", inputs, window_shape, strides, padding)
-    return reduce_window(x, init, reduce_fn, window, steps, pads)
+    y = reduce_window(x, init, reduce_fn, window, steps, pads)
+    n = len(window_shape)
+    check_window_fits("pool", x, y, window[-n - 1 : -1], range(-n - 1, -1))
+    return y
 
 
 def _whole(
@@ -77,7 +81,10 @@ def _whole(
 
 def _reduced(primitive: Primitive, name: str, inputs: Any, *args: Any) -> Any:
     x, window, steps, pads = _whole(name, inputs, *args)
-    return reduced_windows(name, primitive, x, window, steps, pads)
+    y = reduced_windows(name, primitive, x, window, steps, pads)
+    n = len(tuple(args[0]))
+    check_window_fits(name, x, y, window[-n - 1 : -1], range(-n - 1, -1))
+    return y
 
 
 @api_boundary

@@ -15,6 +15,7 @@ from mgefn import numpy as mnp
 from mgefn.core.array import scalar
 from mgefn.core.array_methods import Array, ArrayLike
 from mgefn.errors import ArgumentError, ShapeError, api_boundary
+from mgefn.nn.checks import check_window_fits
 from mgefn.nn.linear_maps import Sizes, paddings, sizes
 from mgefn.ops.elementwise import promoted
 from mgefn.ops.shaping import full_like_aval
@@ -68,6 +69,7 @@ def _avg(name: str, n: int, inp: Any, kernel: Any, stride: Any, padding: Any, mo
         raise ArgumentError(f"{name}: mode must be one of {', '.join(_AVERAGES)}, got {mode!r}.")
     window, steps, pads, _ = _windows(name, n, x, kernel, stride, padding, 1)
     total = reduced_windows(name, reduce_window_sum_p, x, window, steps, pads)
+    check_window_fits(name, x, total, window[-n:], range(-n, 0))
     if mode == "average":
         return total / scalar(math.prod(window), total.dtype)
     ones = full_like_aval(1, x.aval.strong())
@@ -77,9 +79,9 @@ def _avg(name: str, n: int, inp: Any, kernel: Any, stride: Any, padding: Any, mo
 def _max(name: str, n: int, inp: Any, kernel: Any, stride: Any, padding: Any, dilation: Any) -> Any:
     x = _spatial(name, inp, n)
     window, steps, pads, spread = _windows(name, n, x, kernel, stride, padding, dilation)
-    return reduced_windows(
-        name, reduce_window_max_p, x, window, steps, pads, window_dilation=spread
-    )
+    y = reduced_windows(name, reduce_window_max_p, x, window, steps, pads, window_dilation=spread)
+    check_window_fits(name, x, y, window[-n:], range(-n, 0))
+    return y
 
 
 @api_boundary

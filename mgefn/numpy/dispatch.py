@@ -21,7 +21,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,12 @@ from mgefn import dtypes
 from mgefn.core.array import ConcreteArray, as_array
 from mgefn.core.array_methods import METHODS, Array, Axis, method
 from mgefn.core.tracer import Tracer
-from mgefn.errors import ArgumentError, DTypeError, TracerArrayConversionError
+from mgefn.errors import (
+    ArgumentError,
+    DTypeError,
+    TracerArrayConversionError,
+    api_boundary,
+)
 from mgefn.numpy import stride_tricks
 from mgefn.ops import cumulative, reductions
 from mgefn.ops.elementwise.common import convert, truth
@@ -64,7 +69,44 @@ def serve(numpy: ModuleType) -> None:
     inside = vars(sys.modules.get("numpy._core.umath", np))
     for value in (*vars(np).values(), *inside.values()):
         if isinstance(value, np.ufunc) and value.__name__ in vars(numpy):
-            _UFUNCS[value] = vars(numpy)[value.__name__]
+            fn = _UFUNCS[value] = vars(numpy)[value.__name__]
+            if isinstance(fn, FunctionType):
+                for how in ("at",) if value.nin == 1 else _METHODS_OF_UFUNCS:
+                    setattr(fn, how, _Method(value, how))
+
+
+# Parameters that come after the arrays, by position.
+_METHODS_OF_UFUNCS = {
+    "reduce": ("axis", "dtype", "out", "keepdims", "initial", "where"),
+    "accumulate": ("axis", "dtype", "out"),
+    "reduceat": ("axis", "dtype", "out"),
+    "outer": (),
+    "at": (),
+}
+_ARRAYS = {"reduce": 1, "accumulate": 1}  # of which there are two elsewhere, and any number in at
+
+
+class _Method:
+    """`add.reduce` and its like: what NumPy's ufunc has under this name, for arrays of ours."""
+
+    __slots__ = ("how", "ufunc")
+
+    def __init__(self, ufunc: Any, how: str) -> None:
+        self.ufunc, self.how = ufunc, how
+
+    @api_boundary
+    def __call__(self, *args: Any, out: Any = None, **options: Any) -> Any:
+        n = len(args) if self.how == "at" else _ARRAYS.get(self.how, 2)
+        more = dict(zip(_METHODS_OF_UFUNCS[self.how], args[n:], strict=False))
+        out = more.pop("out", out)
+        arrays = args[:n]
+        # What is an array of NumPy's `at` writes into.
+        if arrays and not (self.how == "at" and isinstance(arrays[0], np.ndarray)):
+            arrays = (METHODS["asarray"](arrays[0]), *arrays[1:])
+        return array_ufunc(self.ufunc, self.how, arrays, {**more, **options, "out": (out,)})
+
+    def __repr__(self) -> str:
+        return f"<mgefn.{_spelled(self.ufunc, self.how)}>"
 
 
 # -- arguments and results ------------------------------------------------------------------------

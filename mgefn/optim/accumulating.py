@@ -20,7 +20,7 @@ from mgefn.optim.base import (
     Updates,
     with_extra_args_support,
 )
-from mgefn.optim.making import maker
+from mgefn.optim.making import maker, must_be_optimizer
 from mgefn.optim.numerics import (
     bias_correction,
     cast,
@@ -210,6 +210,7 @@ class MultiSteps:
         should_skip_update_fn: Callable[..., Any] | None = None,
         accumulator_dtype: DTypeLike | None = np.float32,
     ) -> None:
+        must_be_optimizer("MultiSteps", "opt", opt)
         self._opt = with_extra_args_support(opt)
         self._every_k: Callable[[Any], Any]
         if callable(every_k_schedule):

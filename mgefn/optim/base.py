@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mgefn import tree
 from mgefn.api.inspection import eval_shape
@@ -20,6 +20,7 @@ from mgefn.core.array_methods import ArrayLike
 from mgefn.errors import (
     ArgumentError,
     MgefnError,
+    MissingNameError,
     ShapeError,
     TreeError,
     api_boundary,
@@ -29,6 +30,7 @@ from mgefn.numpy.creation import zeros_like
 from mgefn.numpy.introspection import shape as shape_of
 from mgefn.optim.making import maker
 from mgefn.recipes import recipe_of, shown
+from mgefn.tree.comparing import check_shapes
 
 Params = Any  # a pytree of arrays
 Updates = Any  # a pytree like Params
@@ -51,6 +53,11 @@ class GradientTransformation(NamedTuple):
 
     init: Callable[..., Any]
     update: Callable[..., Any]
+
+    if not TYPE_CHECKING:  # type checkers take a class with __getattr__ to have every name
+
+        def __getattr__(self, name: str) -> Any:
+            raise MissingNameError(type(self).__name__, "optimizer", name, self._fields)
 
     def __repr__(self) -> str:
         """The call that made it, where that is known."""
@@ -140,6 +147,7 @@ _PART = re.compile(
     r"^(chain|trace|ema|masked|partition|add_\w+|scale|scale_\w+|clip\w*|normalize\w*|"
     r"adaptive_grad_clip|centralize): "
 )
+_ORDER = "Call update(grads, state, params), and keep the state that it returns."
 _MISSING = re.compile(r"missing \d+ required keyword-only arguments?: (.+)$")
 
 
@@ -150,8 +158,20 @@ def named(name: str, tx: Any) -> Any:
     """
     tx = getattr(tx.update, "parts", tx)  # of another optimizer that this one is a case of
 
+    def init(params: Params) -> Any:
+        try:
+            return tx.init(params)
+        except MgefnError as exc:
+            _rename(name, exc)
+            leave_api(exc)
+            raise
+
     def update(updates: Updates, state: Any, params: Params | None = None, **extra: Any) -> Any:
         try:
+            if params is not None:
+                given, like = tree.leaves(updates), tree.leaves(params)
+                if len(given) == len(like):  # else of another structure, or with None in places
+                    check_shapes(f"{name}.update", "grads", given, "params", like, _ORDER, params)
             return tx.update(updates, state, params, **extra)
         except _MISTAKES as exc:
             told = _misfit(name, tx, exc, updates, state, params)
@@ -166,7 +186,7 @@ def named(name: str, tx: Any) -> Any:
             raise
 
     update.parts = tx  # type: ignore[attr-defined]
-    return type(tx)(tx.init, update)
+    return type(tx)(init, update)
 
 
 def _rename(name: str, exc: Exception) -> None:
@@ -182,7 +202,7 @@ def _misfit(
 ) -> MgefnError | None:
     """What does not fit among the arguments of update, if that is what went wrong."""
     about = f"{name}.update"
-    order = "Call update(grads, state, params), and keep the state that it returns."
+    order = _ORDER
     missing = _MISSING.search(str(exc))
     if type(exc) is TypeError and missing:
         return ArgumentError(
@@ -211,12 +231,6 @@ def _misfit(
                 f"{about}: state must be what {name}.init gave for these params, but {difference}. "
                 f"{order}"
             )
-        for x, y in zip(tree.leaves(updates), tree.leaves(like), strict=True):
-            if shape_of(x) != shape_of(y):
-                return ShapeError(
-                    f"{about}: grads must have the shapes of params, got {described(x)} for "
-                    f"{described(y)}. {order}"
-                )
         for x, shape in zip(got, shapes, strict=True):
             if shape_of(x) != shape:
                 return ShapeError(

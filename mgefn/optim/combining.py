@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import Any, NamedTuple
 
 from mgefn import tree
-from mgefn.errors import ArgumentError
+from mgefn.errors import ArgumentError, TreeError
 from mgefn.optim.base import (
     GradientTransformation,
     GradientTransformationExtraArgs,
@@ -19,7 +19,7 @@ from mgefn.optim.base import (
     set_to_zero,
     with_extra_args_support,
 )
-from mgefn.optim.making import maker
+from mgefn.optim.making import maker, must_be_optimizer
 
 
 @maker
@@ -71,6 +71,8 @@ def named_chain(*args: tuple[str, GradientTransformation]) -> GradientTransforma
     names = [name for name, _ in args]
     if len(set(names)) != len(names):
         raise ArgumentError(f"named_chain: names must differ, got {names}. Rename one.")
+    for name, tx in args:
+        must_be_optimizer("named_chain", f"the transformation {name!r}", tx)
     parts = [(name, with_extra_args_support(tx)) for name, tx in args]
 
     def init(params: Params) -> OrderedDict[str, Any]:
@@ -125,7 +127,11 @@ def masked(
         return mask(values) if callable(mask) else mask
 
     def hide(chosen: Any, values: Any) -> Any:
-        return tree.map(lambda on, x: x if on else MaskedNode(), chosen, values)
+        try:
+            return tree.map(lambda on, x: x if on else MaskedNode(), chosen, values)
+        except TreeError:
+            tree.prefix_leaves(chosen, values, "masked: mask")  # raises, and says where they part
+            raise
 
     def init(params: Params) -> MaskedState:
         return MaskedState(inner.init(hide(mask_for(params), params)))
@@ -185,6 +191,8 @@ def partition(
         >>> opt.update(grads, opt.init(grads))[0]
         {'w': Array([-1.], dtype=float32), 'b': Array([-0.1], dtype=float32)}
     """
+    for label, tx in transforms.items():
+        must_be_optimizer("partition", f"transforms[{label!r}]", tx)
     parts = {label: with_extra_args_support(tx) for label, tx in transforms.items()}
 
     def labels_for(params: Any) -> Any:

@@ -18,7 +18,7 @@ from mgefn.core.array import described
 from mgefn.core.array_methods import Array
 from mgefn.errors import ArgumentError
 
-__all__ = ["maker"]
+__all__ = ["maker", "must_be_optimizer"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -71,7 +71,8 @@ def _must_be_no_text(name: str, parameter: str, x: Any) -> None:
         _must_be_number(name, parameter, x, schedule=False)
 
 
-def _must_be_optimizer(name: str, parameter: str, x: Any) -> None:
+def must_be_optimizer(name: str, parameter: str, x: Any) -> None:
+    """Raise where the argument of a parameter has no init and update."""
     if callable(getattr(x, "init", None)) and callable(getattr(x, "update", None)):
         return
     got, repair = described(x), "Pass what a function such as optim.adam gives."
@@ -86,7 +87,7 @@ def _must_be_optimizer(name: str, parameter: str, x: Any) -> None:
 
 def _may_be_no_optimizer(name: str, parameter: str, x: Any) -> None:
     if x is not None:
-        _must_be_optimizer(name, parameter, x)
+        must_be_optimizer(name, parameter, x)
 
 
 def _is_maker(x: Any) -> bool:
@@ -113,7 +114,7 @@ def _checks(fn: Callable[..., Any]) -> dict[str, Callable[[str, str, Any], None]
         elif plain == "ArrayLike":
             found[parameter.name] = _must_be_no_text
         elif plain in ("GradientTransformation", "GradientTransformationExtraArgs"):
-            found[parameter.name] = _may_be_no_optimizer if optional else _must_be_optimizer
+            found[parameter.name] = _may_be_no_optimizer if optional else must_be_optimizer
     return found
 
 

@@ -11,6 +11,7 @@ from mgefn.errors import TreeError, api_boundary
 from mgefn.numpy.creation import asarray
 from mgefn.ops.elementwise import convert
 from mgefn.optim.base import Params, Updates
+from mgefn.tree.comparing import check_like
 
 
 @api_boundary
@@ -21,6 +22,7 @@ def apply_updates(params: Params, updates: Updates) -> Params:
 
     Raises:
         TreeError: updates have not the structure of params, as the pair has not that update gives.
+        ShapeError: a leaf has another shape than its param, against which it would be broadcast.
     """
     _check_updates(params, updates)
 
@@ -36,24 +38,20 @@ def apply_updates(params: Params, updates: Updates) -> Params:
 
 
 def _check_updates(params: Params, updates: Updates) -> None:
-    want = tree.structure(params, is_leaf=tree.is_none)
-    got = tree.structure(updates, is_leaf=tree.is_none)
-    if got == want:
-        return
     is_pair = isinstance(updates, (tuple, list)) and len(updates) == 2
-    if is_pair and tree.structure(updates[0], is_leaf=tree.is_none) == want:
-        raise TreeError(
-            "apply_updates: updates must have the structure of params, got a pair (updates, "
-            "state). Take apart what update gives: updates, state = optimizer.update(grads, state, "
-            "params)."
-        )
-    if updates is None or any(x is None for x in tree.leaves(updates, is_leaf=tree.is_none)):
-        return  # None may stand for a whole branch
-    raise TreeError(
-        "apply_updates: updates must have the structure of params, but "
-        f"{tree.structure_difference(want, got, ('params', 'updates'))}. Pass what update gave for "
-        "gradients of these params."
-    )
+    if is_pair:
+        want = tree.structure(params, is_leaf=tree.is_none)
+        got = tree.structure(updates, is_leaf=tree.is_none)
+        if got != want and tree.structure(updates[0], is_leaf=tree.is_none) == want:
+            raise TreeError(
+                "apply_updates: updates must have the structure of params, got a pair (updates, "
+                "state). Take apart what update gives: updates, state = optimizer.update(grads, "
+                "state, params)."
+            )
+    check_like(
+        "apply_updates", "updates", updates, "params", params,
+        "Pass what update gave for gradients of these params.",
+    )  # fmt: skip
 
 
 @api_boundary
@@ -73,6 +71,7 @@ def incremental_update(new_tensors: Any, old_tensors: Any, step_size: ArrayLike)
     def mix(new: Any, old: Any) -> Any:
         return None if new is None else step_size * new + (1 - step_size) * old
 
+    check_like("incremental_update", "new_tensors", new_tensors, "old_tensors", old_tensors)
     return tree.map(mix, new_tensors, old_tensors, is_leaf=tree.is_none)
 
 

@@ -11,6 +11,7 @@ from mgefn import dtypes, tree
 from mgefn.errors import ArgumentError, api_boundary
 from mgefn.numpy.creation import array, asarray, zeros
 from mgefn.ops.elementwise import convert, minimum, where
+from mgefn.tree.comparing import check_like
 
 
 @tree.dataclass
@@ -71,7 +72,15 @@ class EMA:
         )
 
     def update(self, params: Any) -> Any:
-        """The average with these parameters too; integers and keys are taken as they are."""
+        """The average with these parameters too; integers and keys are taken as they are.
+
+        Raises:
+            TreeError, ShapeError: params are not like those that the average was made of.
+        """
+        check_like(
+            "EMA.update", "params", params, "those of create", self.average,
+            "Pass the params whose average it is.",
+        )  # fmt: skip
         decay: Any = asarray(np.float32(self.decay))
         if self.warmup:
             n = convert(asarray(self.count), np.dtype(np.float32))

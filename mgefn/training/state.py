@@ -16,6 +16,7 @@ from mgefn.optim import apply_updates
 from mgefn.random import fold_in
 from mgefn.random import key as make_key
 from mgefn.recipes import shown
+from mgefn.tree.comparing import check_like
 
 
 def _first() -> Any:
@@ -106,9 +107,16 @@ class TrainState:
         Args:
             grads: a pytree like params.
             changes: other fields, such as state=.
+
+        Raises:
+            TreeError, ShapeError: grads are not like params.
         """
         if self.tx is None:
             raise ArgumentError("TrainState.apply_gradients: needs tx. Make it with create.")
+        check_like(
+            "TrainState.apply_gradients", "grads", grads, "params", self.params,
+            "Pass the gradients by the params of this state.",
+        )  # fmt: skip
         updates, opt_state = self.tx.update(grads, self.opt_state, self.params)
         old: Any = self
         return old.replace(

@@ -10,10 +10,11 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 
 from mgefn import dtypes
-from mgefn.errors import ArgumentError, TreeError, api_boundary
-from mgefn.tree.flattening import flatten
+from mgefn.errors import ArgumentError, ShapeError, TreeError, api_boundary
+from mgefn.tree.flattening import flatten, is_none, structure_difference
 from mgefn.tree.keys import KeyPath, keystr
 from mgefn.tree.nodes import one_level
+from mgefn.tree.paths import key_paths
 
 T = TypeVar("T")
 PyTree: TypeAlias = T | Any
@@ -22,6 +23,64 @@ PyTree: TypeAlias = T | Any
 
 def _is_array(x: Any) -> bool:
     return hasattr(x, "shape") and hasattr(x, "dtype")
+
+
+def check_like(
+    about: str, name: str, given: Any, like_name: str, like: Any, repair: str = ""
+) -> None:
+    """Raise where a tree has not the structure of another one, or a leaf not the shape of its.
+
+    Leaves that broadcast against each other would give results of other shapes, or wrong numbers.
+
+    Args:
+        about: the operation.
+        name, like_name: what to call the two trees.
+        given: the tree that is looked at; leaves of it that are None have no shape.
+        like: the tree that it must be like.
+        repair: what to do, to close the message.
+    """
+    leaves, found = flatten(given, is_none)
+    wanted, treedef = flatten(like, is_none)
+    if found != treedef:
+        if len(leaves) != len(wanted) and (given is None or any_none(leaves)):
+            return  # None may stand for a whole branch
+        names = (like_name, name)
+        raise TreeError(
+            f"{about}: {name} must have the structure of {like_name}, but "
+            f"{structure_difference(treedef, found, names)}. {repair}".rstrip()
+        )
+    check_shapes(about, name, leaves, like_name, wanted, repair, like)
+
+
+def any_none(leaves: list[Any]) -> bool:
+    """Is one of the leaves None?"""
+    return builtins.any(x is None for x in leaves)
+
+
+def check_shapes(
+    about: str,
+    name: str,
+    leaves: list[Any],
+    like_name: str,
+    wanted: list[Any],
+    repair: str,
+    like: Any,
+) -> None:
+    """`check_like` of leaves alone, which are as many: those of two trees of one structure."""
+    for i, (x, y) in enumerate(zip(leaves, wanted, strict=True)):
+        if x is None or y is None or np.shape(x) == np.shape(y):
+            continue
+        path = key_paths(like, is_none)[i] or "the only leaf"
+        raise ShapeError(
+            f"{about}: {name} must have the shapes of {like_name}, got {_typed(x)} for {_typed(y)} "
+            f"at {path}. {repair}".rstrip()
+        )
+
+
+def _typed(x: Any) -> str:
+    """f32[3], or the shape alone where there is no dtype of ours to show."""
+    aval = getattr(x, "aval", None)
+    return str(aval) if aval is not None else f"shape {np.shape(x)}"
 
 
 @api_boundary

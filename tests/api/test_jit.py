@@ -506,3 +506,64 @@ def test_explain_miss_tells_static_fields():
 def test_static_fields_that_cannot_be_hashed():
     with pytest.raises(mgefn.errors.StaticArgumentError, match=r"type: 'list'\. Use tuples"):
         mgefn.jit(lambda s: s.x)(Scaled(mnp.ones(2), [1]))
+
+
+# -- numbers keep their value beside 64 bits ---------------------------------------------------
+
+_WIDE = mnp.ones(2, dtype="float64")
+_NUMBERS = [0.1, np.float64(0.1), 0.1 + 0j, np.complex128(0.1)]
+
+
+def _kept(x) -> bool:
+    """Is the first element 0.1 in 64 bits, and not the float32 that is near it?"""
+    return np.asarray(x).ravel()[0] == 0.1
+
+
+@pytest.mark.parametrize("number", _NUMBERS)
+def test_a_number_beside_64_bits_is_not_rounded(number):
+    times = mgefn.jit(lambda a, b: a * b)
+    assert _kept(times(_WIDE, number))
+    assert _kept(times(_WIDE, b=number))
+    assert _kept(times(np.ones(2), number))
+    assert _kept(mgefn.jit(lambda a, d: a * d["s"])(_WIDE, {"s": number}))
+    assert _kept(mgefn.jit(lambda b: _WIDE * b)(number))  # what it closes over is wide
+    assert _kept(mgefn.jit(lambda b: mgefn.jit(lambda c: _WIDE * c)(b))(number))
+    assert _kept(mgefn.jit(lambda p: mgefn.lax.cond(p, lambda b: _WIDE * b, lambda b: b * _WIDE * 2,
+                                                    number))(True))  # fmt: skip
+    assert _kept(times.lower(_WIDE, number).compile()(_WIDE, number))
+    closed = mgefn.jit(lambda b: _WIDE * b)
+    assert _kept(closed.lower(number).compile()(number))
+
+
+@pytest.mark.parametrize("number", _NUMBERS[:2])
+def test_a_number_in_a_carry_or_a_checkpoint_is_not_rounded(number):
+    lax = mgefn.lax
+    assert _kept(lax.scan(lambda c, _: (c, _WIDE * c), number, None, length=1)[1])
+    assert _kept(lax.scan(lambda c, _: (c, _WIDE * c["a"]), {"a": number}, None, length=1)[1])
+    assert _kept(lax.while_loop(lambda c: c[1] < 1, lambda c: (_WIDE * c[2], c[1] + 1, c[2]),
+                                (_WIDE, 0, number))[0])  # fmt: skip
+    assert _kept(lax.fori_loop(0, 1, lambda i, c: (_WIDE * c[1], c[1]), (_WIDE, number))[0])
+    assert _kept(mgefn.checkpoint(lambda b: _WIDE * b)(number))
+    assert _kept(mgefn.grad(lambda a: mgefn.checkpoint(lambda b: a * b)(number).sum())(_WIDE))
+    kept = mgefn.jit(lambda a: lax.scan(lambda c, _: (c, a * c), number, None, length=1)[1])
+    assert _kept(kept(_WIDE))
+
+
+def test_a_number_beside_32_bits_stays_weak():
+    f = mgefn.jit(lambda a, b: (a * b, b))
+    for number in (0.1, np.float64(0.1)):
+        product, back = f(mnp.ones(2), number)
+        assert product.dtype == back.dtype == np.float32
+        assert back.weak_type
+    assert f._cache_size() == 1  # NumPy's scalar counts as the number that it is
+    y = mgefn.jit(lambda d: _WIDE * 0 + d)(np.float64(16777217.0))
+    assert y.tolist() == [16777217.0] * 2
+
+
+def test_a_number_that_meets_64_bits_later_is_traced_for_once():
+    c = Counter(lambda b: _WIDE * b)
+    f = mgefn.jit(c)
+    assert [f(v)[0].item() for v in (0.1, 0.2, 0.3)] == [0.1, 0.2, 0.3]
+    assert c.n == 2  # in 32 bits, and then in 64
+    assert f._cache_size() == 1
+    assert "a Python float beside 64-bit arrays" in f.explain_miss()

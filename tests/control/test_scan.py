@@ -478,3 +478,11 @@ def test_while_loop_in_a_derivative_rule():
     same(linear(x), mgefn.jvp(f, (x,), (x,))[1])
     with pytest.raises(ArgumentError, match="reverse mode"):
         grad(_by_rule(f))(x)
+
+
+def test_an_associative_function_must_keep_shapes():
+    x = mnp.ones(4)
+    with pytest.raises(ShapeError, match=r"associative_scan: .* must return the shapes of its arg"):
+        lax.associative_scan(lambda a, b: (a + b).sum(), x)
+    with pytest.raises(ShapeError, match=r"got f32\[1,2\] for f32\[2\]"):
+        lax.associative_scan(lambda a, b: (a + b)[None], x)

@@ -45,6 +45,7 @@ LAYERS: dict[str, tuple[nn.Module, tuple[Any, ...], Any]] = {
     "Identity": (nn.Identity(3, any="thing"), (ROWS,), (3, 4)),
     "Lambda": (nn.Lambda(mnp.tanh), (ROWS,), (3, 4)),
     "Flatten": (nn.Flatten(), (IMAGES,), (2, 120)),
+    "Unflatten": (nn.Unflatten(-1, (2, -1)), (ROWS,), (3, 2, 2)),
     "Sequential": (
         nn.Sequential(nn.Linear(None, 5), mnp.tanh, head=nn.Linear(5, 2)),
         (ROWS,),

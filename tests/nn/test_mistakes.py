@@ -374,3 +374,177 @@ def test_an_activation_does_not_load_the_layers() -> None:
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout == "[]\n"
+
+
+# -- modules that are written wrongly ------------------------------------------------------------
+
+
+class _Forgotten(nn.Module):
+    n: int = 3
+
+    def forward(self, run: Any, x: Any) -> Any:
+        return run("layer", nn.Linear(None, self.n), x)
+
+
+class _Unset(nn.Module):
+    n: int
+
+    def forward(self, run: Any, x: Any) -> Any:
+        return x * self.n
+
+
+class _Plain(nn.Module):
+    def forward(self, run: Any, x: Any) -> Any:
+        return x
+
+
+class _ByHand(nn.Module):
+    n: int
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+
+    def forward(self, run: Any, x: Any) -> Any:
+        return x * self.n
+
+
+@dataclasses.dataclass(frozen=True)
+class _Decorated(nn.Module):
+    n: int = 3
+
+
+class _FieldOnTop(_Decorated):
+    m: int = 4
+
+
+class _WithoutRun(nn.Module):
+    def forward(self, x: Any) -> Any:  # type: ignore[override]  # the mistake
+        return x
+
+
+class _WithoutName(nn.Module):
+    def forward(self, run: Any, x: Any) -> Any:
+        return run(nn.Linear(2, 2), x)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: _Forgotten(4),  # type: ignore[call-arg]  # the mistake
+        lambda: _Forgotten(n=4),  # type: ignore[call-arg]  # the mistake
+        lambda: _Unset(),
+        lambda: _FieldOnTop(1, 2),  # type: ignore[call-arg]  # the mistake
+        lambda: _Plain(4),  # type: ignore[call-arg]  # the mistake
+        lambda: _Plain(n=4),  # type: ignore[call-arg]  # the mistake
+    ],
+)
+def test_a_module_without_its_decorator_takes_no_arguments(make: Callable[[], Any]) -> None:
+    text = r"[Dd]ecorate (it|the class) with @dataclasses\.dataclass\(frozen=True\)"
+    with pytest.raises(ArgumentError, match=text):
+        make()
+
+
+def test_modules_that_set_their_fields_are_taken() -> None:
+    assert _ByHand(4).apply({}, {}, x4)[0].shape == (2, 4)
+    assert _Forgotten().n == 3  # the default of the class is what it says
+    assert _Plain().apply({}, {}, x4)[0].shape == (2, 4)
+    assert (_Decorated(5).n, _FieldOnTop().m) == (5, 4)
+
+
+WRITTEN_WRONG: dict[str, tuple[Callable[[], Any], str]] = {
+    "forward without run": (
+        lambda: _WithoutRun().init(KEY, x4),
+        r"^_WithoutRun: forward must take run before its inputs, got forward\(self, x\)\. Write "
+        r"forward\(self, run, x\)",
+    ),
+    "run without a name": (
+        lambda: _WithoutName().init(KEY, mnp.ones((1, 2))),
+        r"^_WithoutName: run needs a name before the module, got Linear\(in_features=2, out_featu"
+        r"res=2\)\. Write run\('name', module, x\)",
+    ),
+    "no size": (
+        lambda: nn.Linear(3, None),  # type: ignore[arg-type]  # the mistake
+        r"^Linear: out_features must be an integer of 0 or more, got None\. Pass one\.",
+    ),
+    "a float as size": (
+        lambda: nn.Linear(3, 2.0),  # type: ignore[arg-type]  # the mistake
+        r"^Linear: out_features must be an integer of 0 or more, got 2\.0\. Write 2\.",
+    ),
+    "no number as size": (
+        lambda: nn.Linear(3, float("nan")),  # type: ignore[arg-type]  # the mistake
+        r"^Linear: out_features must be an integer of 0 or more, got nan\. Pass one\.",
+    ),
+    "a negative size": (lambda: nn.Linear(-1, 2), r"^Linear: in_features .* 0 or more, got -1\."),
+    "no step": (lambda: nn.Conv2d(1, 2, 3, stride=0), r"^Conv2d: stride .* 1 or more, got 0\."),
+    "no step in one dimension": (
+        lambda: nn.Conv2d(1, 2, 3, stride=(1, 0)),
+        r"^Conv2d: stride must be an integer of 1 or more, got 0\.",
+    ),
+    "no window": (lambda: nn.MaxPool2d(0), r"^MaxPool2d: kernel_size .* 1 or more, got 0\."),
+    "no group": (lambda: nn.Conv1d(1, 2, 3, groups=0), r"^Conv1d: groups .* 1 or more, got 0\."),
+    "text as a size": (
+        lambda: nn.Embedding("10", 3),  # type: ignore[arg-type]  # the mistake
+        r"^Embedding: num_embeddings must be an integer of 0 or more, got 10\.",
+    ),
+    "a percentage": (lambda: nn.Dropout(50), r"^Dropout: drop_prob must be in \[0, 1\], got 50\."),
+    "more than all": (lambda: nn.Dropout2d(1.5), r"^Dropout2d: p must be in \[0, 1\], got 1\.5\."),
+    "less than none": (lambda: nn.LSTM(3, 4, dropout=-0.1), r"^LSTM: dropout must be in \[0, 1\]"),
+    "no probability": (
+        lambda: nn.Dropout(None),  # type: ignore[arg-type]  # the mistake
+        r"^Dropout: drop_prob must be a number in \[0, 1\], got None\.",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN_WRONG)
+def test_mistakes_in_modules(name: str) -> None:
+    call, text = WRITTEN_WRONG[name]
+    with pytest.raises(ArgumentError, match=text):
+        call()
+
+
+def test_sizes_of_any_integer_type_are_taken() -> None:
+    three: Any = np.int64(3)
+    two: Any = mnp.asarray(2)
+    assert nn.Linear(three, two).init(KEY, mnp.ones(3))[0]["weight"].shape == (2, 3)
+    assert nn.Linear(3, 0).init(KEY, mnp.ones(3))[0]["weight"].shape == (0, 3)
+    assert nn.Dropout(1).apply({}, {}, x4, train=True, key=KEY)[0].tolist() == [[0.0] * 4] * 2
+
+
+IMAGES = mnp.ones((2, 3, 8, 8))
+TOO_LARGE: dict[str, Callable[[Any], Any]] = {
+    "Conv2d": lambda x: nn.Conv2d(None, 4, 9).init(KEY, x),
+    "Conv2d with dilation": lambda x: nn.Conv2d(None, 4, 3, dilation=4).init(KEY, x),
+    "conv2d": lambda x: nn.conv2d(x, mnp.ones((1, 3, 1, 9))),
+    "MaxPool2d": lambda x: nn.MaxPool2d(16).apply({}, {}, x)[0],
+    "AvgPool2d": lambda x: nn.AvgPool2d(9, padding=0).apply({}, {}, x)[0],
+    "unfold": lambda x: nn.unfold(x, 9),
+    "max_pool": lambda x: nn.max_pool(x, (9, 9)),
+    "avg_pool": lambda x: nn.avg_pool(x, (4, 9)),
+    "pool": lambda x: nn.pool(x, 1.0, mgefn.lax.mul, (9, 9)),
+}
+
+
+@pytest.mark.parametrize("name", TOO_LARGE)
+def test_a_window_larger_than_the_image_is_refused(name: str) -> None:
+    x = mnp.moveaxis(IMAGES, 1, -1) if name in ("max_pool", "avg_pool", "pool") else IMAGES
+    with pytest.raises(ShapeError, match=r"the window must fit into the padded image, got kernel"):
+        TOO_LARGE[name](x)
+
+
+def test_windows_that_just_fit_and_images_without_elements_are_taken() -> None:
+    assert nn.conv2d(IMAGES, mnp.ones((1, 3, 8, 8))).shape == (2, 1, 1, 1)
+    assert nn.conv2d(IMAGES, mnp.ones((1, 3, 9, 9)), padding=1).shape == (2, 1, 2, 2)
+    assert nn.conv2d(IMAGES[:0], mnp.ones((1, 3, 3, 3))).shape == (0, 1, 6, 6)
+    assert nn.max_pool2d(IMAGES, 8).shape == (2, 3, 1, 1)
+    empty = mgefn.lax.reduce_window(IMAGES, 0.0, mgefn.lax.add, (1, 1, 9, 9), (1,) * 4, "VALID")
+    assert empty.shape == (2, 3, 0, 0)  # JAX's lax gives nothing for nothing
+
+
+def test_unflatten_undoes_flatten() -> None:
+    flat = nn.Flatten().apply({}, {}, IMAGES)[0]
+    assert nn.Unflatten(1, (3, 8, -1)).apply({}, {}, flat)[0].shape == IMAGES.shape
+    assert nn.Unflatten(0, (2, -1)).apply({}, {}, mnp.ones((0, 3)))[0].shape == (2, 0, 3)
+    for shape in ((3, 5), (-1, -1), (5, -1), (-2, 3)):
+        with pytest.raises(ShapeError, match=r"^Unflatten: shape must"):
+            nn.Unflatten(1, shape).apply({}, {}, flat)

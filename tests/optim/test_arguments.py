@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+import mgefn
 import mgefn.numpy as mnp
-from mgefn import optim, tree
-from mgefn.errors import ArgumentError, TreeError
+from mgefn import nn, optim, training, tree
+from mgefn.errors import ArgumentError, ShapeError, TreeError
 from tests.test_pickling import PUBLIC, is_maker, sample
 
 MAKERS = {n: f for n, f in PUBLIC.items() if n.startswith("optim") and is_maker(f)}
@@ -130,3 +131,88 @@ def test_updates_of_another_structure() -> None:
     kept = optim.apply_updates(params, {"w": mnp.ones(3), "b": None})
     assert kept["b"] == params["b"]
     assert optim.apply_updates(params, None) == params
+
+
+# -- trees and shapes that do not fit -------------------------------------------------------------
+
+PARAMS = {"w": mnp.ones((3, 2)), "b": mnp.ones(2)}
+BROADCASTS = [
+    ({"w": mnp.ones(2), "b": mnp.ones(2)}, "w", r"f32\[2\] for f32\[3,2\]"),
+    ({"w": mnp.ones((3, 2)), "b": mnp.ones((1, 2))}, "b", r"f32\[1,2\] for f32\[2\]"),
+    ({"w": mnp.ones(()), "b": mnp.ones(2)}, "w", r"f32\[\] for f32\[3,2\]"),
+    ({"w": np.ones((3, 2)), "b": np.ones((3, 2))}, "b", r"shape \(3, 2\) for f32\[2\]"),
+]
+AGAINST_PARAMS = {
+    "apply_updates: updates": lambda u: optim.apply_updates(PARAMS, u),
+    "incremental_update: new_tensors": lambda u: optim.incremental_update(u, PARAMS, 0.1),
+    "sgd.update: grads": lambda u: _updated(optim.sgd(0.1), u),
+    "adam.update: grads": lambda u: _updated(optim.adam(0.1), u),
+    "adamw.update: grads": lambda u: _updated(optim.adamw(0.1), u),
+    "TrainState.apply_gradients: grads": lambda u: training.TrainState.create(
+        PARAMS, optim.sgd(0.1)
+    ).apply_gradients(u),
+    "EMA.update: params": lambda u: training.EMA.create(PARAMS, decay=0.9).update(u),
+}
+
+
+def _updated(opt: Any, grads: Any) -> Any:
+    return opt.update(grads, opt.init(PARAMS), PARAMS)
+
+
+@pytest.mark.parametrize("name", AGAINST_PARAMS)
+@pytest.mark.parametrize("wrong", BROADCASTS, ids=str)
+def test_shapes_that_broadcast_are_refused(name: str, wrong: Any) -> None:
+    tree_, leaf, shapes = wrong
+    text = rf"^{re.escape(name)} must have the shapes of .*, got {shapes} at \['{leaf}'\]\."
+    with pytest.raises(ShapeError, match=text):
+        AGAINST_PARAMS[name](tree_)
+    with pytest.raises(ShapeError, match=text):
+        mgefn.jit(lambda: AGAINST_PARAMS[name](tree_))()
+
+
+@pytest.mark.parametrize("name", AGAINST_PARAMS)
+def test_trees_of_another_structure_name_the_operation(name: str) -> None:
+    with pytest.raises(TreeError, match=rf"^{re.escape(name)} must have the structure of .*'w'"):
+        AGAINST_PARAMS[name]({"w": mnp.ones((3, 2))})
+
+
+def test_flax_like_states_refuse_them_too() -> None:
+    state = nn.TrainState.create(apply_fn=mnp.sin, params=PARAMS, tx=optim.sgd(0.1))
+    with pytest.raises(ShapeError, match=r"^TrainState.apply_gradients: grads must have the shape"):
+        state.apply_gradients(grads={"w": mnp.ones(2), "b": mnp.ones(2)})
+
+
+def test_a_lone_array_is_named() -> None:
+    with pytest.raises(ShapeError, match=r"got f32\[1\] for f32\[3\] at the only leaf\."):
+        optim.apply_updates(mnp.ones(3), mnp.ones(1))
+
+
+def test_leaves_that_are_none_stay_as_they_are() -> None:
+    new = optim.apply_updates(PARAMS, {"w": None, "b": mnp.ones(2)})
+    assert new["w"].tolist() == PARAMS["w"].tolist()
+    assert new["b"].tolist() == [2.0, 2.0]
+    assert optim.apply_updates(PARAMS, None) is not None
+
+
+def test_a_mask_that_is_no_prefix_names_the_optimizer() -> None:
+    for opt, name in (
+        (optim.adamw(1e-3, mask={"w": True}), "adamw"),
+        (optim.masked(optim.sgd(1.0), {"w": True}), "masked"),
+        (optim.freeze({"w": True}), "masked"),
+    ):
+        with pytest.raises(TreeError, match=rf"^{name}: mask .*"):
+            opt.init(PARAMS)
+
+
+@pytest.mark.parametrize("wrong", [optim.adam, {"w": 1.0}, None, 3])
+def test_what_wraps_optimizers_names_itself(wrong: Any) -> None:
+    for make, text in (
+        (lambda: optim.MultiSteps(wrong, 2), r"^MultiSteps: opt must be an optimizer"),
+        (
+            lambda: optim.partition({"a": wrong}, "a"),
+            r"^partition: transforms\['a'\] must be an op",
+        ),
+        (lambda: optim.named_chain(("a", wrong)), r"^named_chain: the transformation 'a' must be"),
+    ):
+        with pytest.raises(ArgumentError, match=text):
+            make()

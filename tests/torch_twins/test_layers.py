@@ -59,6 +59,7 @@ LINEAR = {
     "PReLU": Twin(nn.PReLU(), T.PReLU, (IMAGES,)),
     "PReLU by channel": Twin(nn.PReLU(4), lambda: T.PReLU(4), (IMAGES,)),
     "Flatten": Twin(nn.Flatten(), T.Flatten, (IMAGES,)),
+    "Unflatten": Twin(nn.Unflatten(1, (2, -1)), lambda: T.Unflatten(1, (2, -1)), (ROWS,)),
     "Sequential": Twin(
         nn.Sequential(nn.Linear(None, 6), nn.tanh, nn.Dropout(0.0), nn.Linear(None, 2)),
         lambda: T.Sequential(T.Linear(4, 6), T.Tanh(), T.Dropout(0.0), T.Linear(6, 2)),

@@ -30,7 +30,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent import futures
 from typing import Any
 
 from mgefn import forks
@@ -515,8 +515,14 @@ def _side_by_side(job: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
     workers = min(len(items), thread_count())
     if workers < 2:
         return [job(item) for item in items]
-    with ThreadPoolExecutor(workers, thread_name_prefix="mgefn-compile") as executor:
-        return list(executor.map(job, items))
+    try:
+        # The class is loaded here, by its name: it can't be while Python ends.
+        executor = futures.ThreadPoolExecutor(workers, thread_name_prefix="mgefn-compile")
+        pending = [executor.submit(job, item) for item in items]
+    except RuntimeError:  # in an atexit handler no thread can be started any more
+        return [job(item) for item in items]
+    with executor:
+        return [each.result() for each in pending]
 
 
 def compile_ahead(modules: Sequence[tuple[str, str]]) -> None:
