@@ -69,6 +69,19 @@ def number(scalar: str, value: float | int | bool) -> str:
     return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
 
 
+def _suffix(ty: str) -> str:
+    """A type in an intrinsic's name."""
+    name = _SUFFIX.get(element(ty), element(ty))
+    return f"v{width_of(ty)}{name}" if ty[0] == "<" else name
+
+
+def _of_masked(op: str, t: str, many: bool) -> tuple[str, str, str]:
+    """The name of an operation on masked memory, and the types of its pointers and its mask."""
+    w = width_of(t)
+    pointers = f"<{w} x ptr>" if many else "ptr"
+    return f"llvm.masked.{op}.{_suffix(t)}.{f'v{w}p0' if many else 'p0'}", pointers, f"<{w} x i1>"
+
+
 class Module:
     """Functions and declarations by name; each is written once."""
 
@@ -200,9 +213,7 @@ class Builder:
 
     def call_intrinsic(self, name: str, ty: str, *args: str) -> str:
         """llvm.<name> overloaded on `ty`, the type of all arguments: fabs, fma, floor, sqrt, ..."""
-        e, w = element(ty), width_of(ty)
-        suffix = _SUFFIX.get(e, e)
-        full = f"llvm.{name}.{suffix if w == 1 else f'v{w}{suffix}'}"
+        full = f"llvm.{name}.{_suffix(ty)}"
         self.module.declare(full, ty, [ty] * len(args))
         return self.emit(f"call {ty} @{full}({', '.join(f'{ty} {a}' for a in args)})")
 
@@ -236,6 +247,36 @@ class Builder:
     def store_past(self, ty: str, x: str, pointer: str, align: int) -> None:
         """A store past the caches, to memory that is aligned."""
         self.do(f"store {ty} {x}, ptr {pointer}, align {align}, !nontemporal !2")
+
+    def masked_load(
+        self, t: str, where: str, mask: str, align: int,
+        other: str = "zeroinitializer", many: bool = False,
+    ) -> str:  # fmt: skip
+        """A vector of type t of the elements that a mask lets through, those of `other` elsewhere.
+
+        where: a pointer, or one for each element if there are `many`.
+        """
+        name, pointers, lanes = _of_masked("gather" if many else "load", t, many)
+        self.module.declare(name, t, [pointers, "i32 immarg", lanes, t])
+        return self.emit(
+            f"call {t} @{name}({pointers} {where}, i32 {align}, {lanes} {mask}, {t} {other})"
+        )
+
+    def masked_store(
+        self, t: str, x: str, where: str, mask: str, align: int, many: bool = False
+    ) -> None:
+        """Store the elements that a mask lets through; `where` is as in masked_load."""
+        name, pointers, lanes = _of_masked("scatter" if many else "store", t, many)
+        self.module.declare(name, "void", [t, pointers, "i32 immarg", lanes])
+        self.do(f"call void @{name}({t} {x}, {pointers} {where}, i32 {align}, {lanes} {mask})")
+
+    def shuffled(self, t: str, x: str, y: str, order: Sequence[int]) -> str:
+        """Elements of two vectors of type t, those of the second counted after the first one's.
+
+        Less than 0 stands for any element.
+        """
+        lanes = ", ".join(f"i32 {i}" if i >= 0 else "i32 poison" for i in order)
+        return self.emit(f"shufflevector {t} {x}, {t} {y}, <{len(order)} x i32> <{lanes}>")
 
     # -- control --------------------------------------------------------------------------------
 

@@ -11,11 +11,6 @@ from mgefn.compiler.codegen.builder import Builder, number
 from mgefn.compiler.codegen.values import COMPLEX, LLVM_TYPES, ty
 
 
-def _shuffled(b: Builder, t: str, x: str, y: str, lanes: list[int]) -> str:
-    mask = ", ".join(f"i32 {i}" for i in lanes)
-    return b.emit(f"shufflevector {t} {x}, {t} {y}, <{len(lanes)} x i32> <{mask}>")
-
-
 def joined(b: Builder, dtype: str, width: int, re: str, im: str) -> str:
     """The value with these parts, each a vector of `width` elements."""
     part, t = ty(COMPLEX[dtype], width), ty(dtype, width)
@@ -23,7 +18,7 @@ def joined(b: Builder, dtype: str, width: int, re: str, im: str) -> str:
         first = b.emit(f"insertelement {t} poison, {part} {re}, i64 0")
         x = b.emit(f"insertelement {t} {first}, {part} {im}, i64 1")
     else:
-        x = _shuffled(b, part, re, im, [i // 2 + i % 2 * width for i in range(2 * width)])
+        x = b.shuffled(part, re, im, [i // 2 + i % 2 * width for i in range(2 * width)])
     keep(b, x, re, im)
     return x
 
@@ -42,7 +37,7 @@ def parted(b: Builder, dtype: str, width: int, x: str, kept: bool = False) -> tu
     if width == 1:
         re, im = (b.emit(f"extractelement {t} {x}, i64 {i}") for i in range(2))
     else:
-        re, im = (_shuffled(b, t, x, "poison", list(range(i, 2 * width, 2))) for i in range(2))
+        re, im = (b.shuffled(t, x, "poison", range(i, 2 * width, 2)) for i in range(2))
     if kept:
         keep(b, x, re, im)
     return re, im
@@ -58,7 +53,7 @@ def spread(b: Builder, dtype: str, width: int, x: str) -> str:
 def first_of(b: Builder, dtype: str, width: int, x: str) -> str:
     """The first element of a vector of any dtype."""
     if dtype in COMPLEX:
-        return _shuffled(b, ty(dtype, width), x, "poison", [0, 1])
+        return b.shuffled(ty(dtype, width), x, "poison", [0, 1])
     return b.emit(f"extractelement {ty(dtype, width)} {x}, i64 0")
 
 
@@ -75,7 +70,7 @@ def twice(b: Builder, width: int, mask: str, count: str = "") -> str:
     if found is not None:
         return found
     if not count:
-        return _shuffled(b, f"<{width} x i1>", mask, "poison", [i // 2 for i in range(2 * width)])
+        return b.shuffled(f"<{width} x i1>", mask, "poison", [i // 2 for i in range(2 * width)])
     t = f"<{2 * width} x i32>"
     lanes = "<" + ", ".join(f"i32 {i // 2}" for i in range(2 * width)) + ">"
     found = b.shared["twice", mask] = b.icmp("ult", t, lanes, b.splat(t, count))

@@ -126,10 +126,7 @@ class _Writer(Writer):
         return real, b.fma(t, x[0], w[1], b.fmul(t, x[1], w[0]))
 
     def shuffled(self, x: str, y: str, order: Sequence[int]) -> str:
-        mask = ", ".join(f"i32 {i}" for i in order)
-        return self.b.emit(
-            f"shufflevector {self.t} {x}, {self.t} {y}, <{len(order)} x i32> <{mask}>"
-        )
+        return self.b.shuffled(self.t, x, y, order)
 
     def parted(self, x: str, y: str) -> Complex:
         """Real and imaginary parts of the complex numbers in two vectors, those of x first."""
@@ -571,11 +568,8 @@ class _Halves(_Writer):
                 k = self.add(self.mul(v, few), 1)
                 left = self.mul(self.sub(self.add(last, 1), k), 2)
                 mask = memory.mask(left)
-                mirror = ", ".join(f"i32 {i}" for i in reversed(range(self.width)))
-                m = memory.mask_type
-                mirrored_mask = b.emit(
-                    f"shufflevector {m} {mask}, {m} poison, <{self.width} x i32> <{mirror}>"
-                )
+                backward = range(self.width - 1, -1, -1)
+                mirrored_mask = b.shuffled(memory.mask_type, mask, "poison", backward)
                 at = self.mul(k, 2 * self.size)
                 far = self.mul(self.sub(self.sub(h, k), few - 1), 2 * self.size)
                 z = memory.load(b.offset(x, at), mask)

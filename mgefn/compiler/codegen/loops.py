@@ -14,11 +14,11 @@ chunk, or before the sums begin anew; the run-time constants.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from mgefn.compiler.codegen.builder import Builder, Module, vector, width_of
+from mgefn.compiler.codegen.builder import Builder, Module, vector
 from mgefn.compiler.codegen.complex_values import joined, parted, spread, turns, twice
 from mgefn.compiler.codegen.values import (
     COMPLEX,
@@ -144,10 +144,8 @@ def fold(b: Builder, kind: str, dtype: str, width: int, x: str) -> str:
         t = ty(dtype, width)
         # Of the elements of the register, of which a complex number has two.
         half = width if dtype in COMPLEX else width // 2
-        mask = ", ".join(f"i32 {i}" for i in range(half))
-        low = b.emit(f"shufflevector {t} {x}, {t} poison, <{half} x i32> <{mask}>")
-        mask = ", ".join(f"i32 {i}" for i in range(half, 2 * half))
-        high = b.emit(f"shufflevector {t} {x}, {t} poison, <{half} x i32> <{mask}>")
+        low = b.shuffled(t, x, "poison", range(half))
+        high = b.shuffled(t, x, "poison", range(half, 2 * half))
         width //= 2
         x = (
             combine(b, kind, dtype, width, low, high)
@@ -634,41 +632,22 @@ class Loops:
             x = self._load_complex(access, bases, j, mask, dtype)
             parted(b, dtype, w, x, kept=True)
         elif a.inner == UNIT:
-            x = self._masked(t, self._address(access, bases, j), mask, itemsize(dtype))
+            x = b.masked_load(t, self._address(access, bases, j), mask, itemsize(dtype))
         elif a.inner == BACKWARD:
             # The vector that ends with the first element, turned around.
             last = b.offset(self._address(access, bases, j), str((1 - w) * itemsize(dtype)))
             lanes = range(w - 1, -1, -1)
-            ends = self._masked(
-                t, last, self._picked(f"<{w} x i1>", mask, "poison", lanes), itemsize(dtype)
-            )
-            x = self._picked(t, ends, "poison", lanes)
+            turned = b.shuffled(f"<{w} x i1>", mask, "poison", lanes)
+            x = b.shuffled(t, b.masked_load(t, last, turned, itemsize(dtype)), "poison", lanes)
         elif a.inner == PAIRS:
-            both = vector(t[1:-1].split(" x ")[1], 2 * w)
-            pairs = self._masked(
-                both, self._address(access, bases, j), self._firsts(), itemsize(dtype)
-            )
-            x = self._picked(both, pairs, "poison", range(0, 2 * w, 2))
+            both, first = stored(dtype, 2 * w), self._address(access, bases, j)
+            pairs = b.masked_load(both, first, self._firsts(), itemsize(dtype))
+            x = b.shuffled(both, pairs, "poison", range(0, 2 * w, 2))
         elif plain:
             x = self._loaded_singly(access, bases, j, mask, t)
         else:
             x = self._gathered(access, bases, j, mask, t)
         return from_memory(b, dtype, w, x)
-
-    def _masked(self, t: str, pointer: str, mask: str, align: int) -> str:
-        """A load of the elements that a mask lets through, with zeros in the place of others."""
-        b, lanes = self.b, f"<{width_of(t)} x i1>"
-        name = f"llvm.masked.load.{suffix_of(t)}.p0"
-        b.module.declare(name, t, ["ptr", "i32 immarg", lanes, t])
-        return b.emit(
-            f"call {t} @{name}(ptr {pointer}, i32 {align}, {lanes} {mask}, {t} zeroinitializer)"
-        )
-
-    def _picked(self, t: str, x: str, y: str, lanes: Iterable[int]) -> str:
-        """Some elements of two vectors, those of the second counted after the first one's."""
-        picked = ", ".join(f"i32 {i}" for i in lanes)
-        n = picked.count(",") + 1
-        return self.b.emit(f"shufflevector {t} {x}, {t} {y}, <{n} x i32> <{picked}>")
 
     def _firsts(self) -> str:
         """The mask of a vector of pairs: the first of each that the loop's mask lets through."""
@@ -711,68 +690,40 @@ class Loops:
         return b.emit(f"phi {t} [ {x}, %{from_singly} ], [ {y}, %{from_gather} ]")
 
     def _gathered(self, access: int, bases: dict[int, str], j: str, mask: str, t: str) -> str:
-        b, w, size = self.b, self.k.width, itemsize(self.k.accesses[access].dtype)
-        pointers = self._pointers(access, bases, j)
-        name = f"llvm.masked.gather.{suffix_of(t)}.v{w}p0"
-        b.module.declare(name, t, [f"<{w} x ptr>", "i32 immarg", f"<{w} x i1>", t])
-        return b.emit(
-            f"call {t} @{name}(<{w} x ptr> {pointers}, i32 {size}, <{w} x i1> {mask}, "
-            f"{t} zeroinitializer)"
-        )
+        size = itemsize(self.k.accesses[access].dtype)
+        return self.b.masked_load(t, self._pointers(access, bases, j), mask, size, many=True)
 
     def _load_complex(
         self, access: int, bases: dict[int, str], j: str, mask: str, dtype: str
     ) -> str:
         b, w = self.b, self.k.width
-        where, name, t, mask, count = self._complex_memory(access, bases, j, mask, dtype)
-        name = f"llvm.masked.{'load' if count == 1 else 'gather'}.{name}"
-        pointers = vector("ptr", count)
-        lanes = f"<{width_of(t)} x i1>"
-        b.module.declare(name, t, [pointers, "i32 immarg", lanes, t])
-        x = b.emit(
-            f"call {t} @{name}({pointers} {where}, i32 {alignment(dtype)}, {lanes} {mask}, "
-            f"{t} zeroinitializer)"
-        )
+        where, t, mask, many = self._complex_memory(access, bases, j, mask, dtype)
+        x = b.masked_load(t, where, mask, alignment(dtype), many=many)
         return b.cast("bitcast", x, t, ty(dtype, w))
 
     def _store_complex(
         self, x: str, access: int, bases: dict[int, str], j: str, mask: str, dtype: str
     ) -> None:
         b, w = self.b, self.k.width
-        where, name, t, mask, count = self._complex_memory(access, bases, j, mask, dtype)
-        name = f"llvm.masked.{'store' if count == 1 else 'scatter'}.{name}"
-        pointers = vector("ptr", count)
-        lanes = f"<{width_of(t)} x i1>"
-        b.module.declare(name, "void", [t, pointers, "i32 immarg", lanes])
+        where, t, mask, many = self._complex_memory(access, bases, j, mask, dtype)
         x = b.cast("bitcast", x, ty(dtype, w), t)
-        b.do(
-            f"call void @{name}({t} {x}, {pointers} {where}, i32 {alignment(dtype)}, "
-            f"{lanes} {mask})"
-        )
+        b.masked_store(t, x, where, mask, alignment(dtype), many=many)
 
     def _complex_memory(
         self, access: int, bases: dict[int, str], j: str, mask: str, dtype: str
-    ) -> tuple[str, str, str, str, int]:
-        """Where a vector of complex numbers lies, as what type, and how many pointers say it.
-
-        Returns:
-            The pointer or pointers, the end of the intrinsic's name, the type, its mask, and the
-            number of pointers.
-        """
+    ) -> tuple[str, str, str, bool]:
+        """Where a vector of complex numbers lies, as what type, its mask; has it many pointers?"""
         b, w = self.b, self.k.width
         t = ty(dtype, w)
         if self.k.accesses[access].inner == UNIT:
-            return self._address(access, bases, j), f"{suffix_of(t)}.p0", t, twice(b, w, mask), 1
+            return self._address(access, bases, j), t, twice(b, w, mask), False
         pointers = self._pointers(access, bases, j)
         if dtype == "complex64":  # as one number of 64 bits
-            return pointers, f"v{w}i64.v{w}p0", f"<{w} x i64>", mask, w
-        both = ", ".join(f"i32 {i // 2}" for i in range(2 * w))
-        pairs = b.emit(
-            f"shufflevector <{w} x ptr> {pointers}, <{w} x ptr> poison, <{2 * w} x i32> <{both}>"
-        )
+            return pointers, f"<{w} x i64>", mask, True
+        pairs = b.shuffled(f"<{w} x ptr>", pointers, "poison", [i // 2 for i in range(2 * w)])
         steps = ", ".join(f"i64 {i % 2 * itemsize(COMPLEX[dtype])}" for i in range(2 * w))
         pairs = b.emit(f"getelementptr i8, <{2 * w} x ptr> {pairs}, <{2 * w} x i64> <{steps}>")
-        return pairs, f"{suffix_of(t)}.v{2 * w}p0", t, twice(b, w, mask), 2 * w
+        return pairs, t, twice(b, w, mask), True
 
     def _pointers(self, access: int, bases: dict[int, str], j: str) -> str:
         """The addresses of a vector with a stride."""
@@ -787,22 +738,9 @@ class Loops:
             return
         t = stored(a.dtype, w)
         x = to_memory(b, a.dtype, w, x)
-        if a.inner == UNIT:
-            pointer = self._address(access, bases, j)
-            name = f"llvm.masked.store.{suffix_of(t)}.p0"
-            b.module.declare(name, "void", [t, "ptr", "i32 immarg", f"<{w} x i1>"])
-            b.do(
-                f"call void @{name}({t} {x}, ptr {pointer}, i32 {itemsize(a.dtype)}, "
-                f"<{w} x i1> {mask})"
-            )
-            return
-        pointers = self._pointers(access, bases, j)
-        name = f"llvm.masked.scatter.{suffix_of(t)}.v{w}p0"
-        b.module.declare(name, "void", [t, f"<{w} x ptr>", "i32 immarg", f"<{w} x i1>"])
-        b.do(
-            f"call void @{name}({t} {x}, <{w} x ptr> {pointers}, i32 {itemsize(a.dtype)}, "
-            f"<{w} x i1> {mask})"
-        )
+        many = a.inner != UNIT
+        where = (self._pointers if many else self._address)(access, bases, j)
+        b.masked_store(t, x, where, mask, itemsize(a.dtype), many=many)
 
     def _inside(self, node: Any, bases: dict[int, str], j: str) -> str:
         """Which positions of a vector are in an array."""
@@ -877,9 +815,3 @@ class Loops:
         if self.k.accesses[i].inner == ZERO:
             return self._splat(node.dtype, self._as_number(bases[i], node.dtype, 1))
         return self._as_number(self._positions(i, bases, j, "i64"), node.dtype, w)
-
-
-def suffix_of(t: str) -> str:
-    """A vector type in an intrinsic's name."""
-    count, scalar = t[1:-1].split(" x ")
-    return f"v{count}" + {"float": "f32", "double": "f64"}.get(scalar, scalar)

@@ -92,8 +92,7 @@ class _Walk:
             line = b.splat(wide, x)
         else:
             wide = UNITS[LINE]
-            order = ", ".join(f"i32 {i % 2}" for i in range(8))
-            line = b.emit(f"shufflevector {t} {x}, {t} poison, <8 x i32> <{order}>")
+            line = b.shuffled(t, x, "poison", [i % 2 for i in range(8)])
         many = b.emit(f"and i64 {count}, {-lanes}")
 
         def lines(_: str, pointer: str) -> None:
@@ -441,14 +440,10 @@ class _Turning(_Walk):
                 in_low = not j & half
                 low.append(j if in_low else BLOCK + j - half)
                 high.append(j + half if in_low else BLOCK + j)
-            masks = ["<" + ", ".join(f"i32 {j}" for j in side) + ">" for side in (low, high)]
             for i in range(BLOCK):
                 if not i & half:
                     x, y = rows[i], rows[i + half]
-                    rows[i], rows[i + half] = [
-                        b.emit(f"shufflevector {t} {x}, {t} {y}, <{BLOCK} x i32> {mask}")
-                        for mask in masks
-                    ]
+                    rows[i], rows[i + half] = [b.shuffled(t, x, y, side) for side in (low, high)]
             half //= 2
         for i, row in enumerate(rows):
             b.store(t, row, target, 1)

@@ -57,7 +57,6 @@ class Memory:
     def __init__(self, b: Builder, scalar: str, width: int, size: int):
         self.b, self.scalar, self.width, self.size = b, scalar, width, size
         self.t = vector(scalar, width)
-        self.suffix = f"v{width}{ {'float': 'f32', 'double': 'f64'}.get(scalar, scalar) }"
         self.mask_type = f"<{width} x i1>"
 
     def lanes(self) -> str:
@@ -82,38 +81,16 @@ class Memory:
         return self.b.emit(f"getelementptr i8, ptr {pointer}, <{self.width} x i64> {offsets}")
 
     def load(self, pointer: str, mask: str, other: str = "zeroinitializer") -> str:
-        name = f"llvm.masked.load.{self.suffix}.p0"
-        self.b.module.declare(name, self.t, ["ptr", "i32 immarg", self.mask_type, self.t])
-        return self.b.emit(
-            f"call {self.t} @{name}(ptr {pointer}, i32 {self.size}, {self.mask_type} {mask}, "
-            f"{self.t} {other})"
-        )
+        return self.b.masked_load(self.t, pointer, mask, self.size, other)
 
     def store(self, x: str, pointer: str, mask: str) -> None:
-        name = f"llvm.masked.store.{self.suffix}.p0"
-        self.b.module.declare(name, "void", [self.t, "ptr", "i32 immarg", self.mask_type])
-        self.b.do(
-            f"call void @{name}({self.t} {x}, ptr {pointer}, i32 {self.size}, "
-            f"{self.mask_type} {mask})"
-        )
+        self.b.masked_store(self.t, x, pointer, mask, self.size)
 
     def gather(self, pointers: str, mask: str, other: str = "zeroinitializer") -> str:
-        many = f"<{self.width} x ptr>"
-        name = f"llvm.masked.gather.{self.suffix}.v{self.width}p0"
-        self.b.module.declare(name, self.t, [many, "i32 immarg", self.mask_type, self.t])
-        return self.b.emit(
-            f"call {self.t} @{name}({many} {pointers}, i32 {self.size}, {self.mask_type} {mask}, "
-            f"{self.t} {other})"
-        )
+        return self.b.masked_load(self.t, pointers, mask, self.size, other, many=True)
 
     def scatter(self, x: str, pointers: str, mask: str) -> None:
-        many = f"<{self.width} x ptr>"
-        name = f"llvm.masked.scatter.{self.suffix}.v{self.width}p0"
-        self.b.module.declare(name, "void", [self.t, many, "i32 immarg", self.mask_type])
-        self.b.do(
-            f"call void @{name}({self.t} {x}, {many} {pointers}, i32 {self.size}, "
-            f"{self.mask_type} {mask})"
-        )
+        self.b.masked_store(self.t, x, pointers, mask, self.size, many=True)
 
 
 def pointers(b: Builder, count: int) -> list[str]:

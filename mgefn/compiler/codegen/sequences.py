@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from mgefn.compiler.codegen import vector_math
-from mgefn.compiler.codegen.builder import Builder, element, vector, width_of
+from mgefn.compiler.codegen.builder import Builder, vector
 from mgefn.compiler.codegen.loops import combine, neutral
 from mgefn.compiler.codegen.parts import Writer
 from mgefn.compiler.codegen.values import FLOATS, LLVM_TYPES, SIGNED, itemsize, ty
@@ -24,7 +24,6 @@ from mgefn.compiler.codegen.values import FLOATS, LLVM_TYPES, SIGNED, itemsize, 
 # In memory and in registers: the types of dtypes that differ.
 _MEMORY = {"bool": "i8", "float16": "half", "bfloat16": "i16"}
 _COMPUTED = {"bool": "uint8", "float16": "float32", "bfloat16": "float32"}
-_SUFFIX = {"float": "f32", "double": "f64", "half": "f16"}
 
 DTYPES = frozenset((*LLVM_TYPES, "float16", "bfloat16"))
 
@@ -83,23 +82,11 @@ class _Writer(Writer):
         few = b.emit(f"trunc i64 {b.call_intrinsic('smin', 'i64', left, str(width))} to i32")
         return b.icmp("ult", f"<{width} x i32>", _lanes(width), b.splat(f"<{width} x i32>", few))
 
-    def shuffled(self, t: str, x: str, y: str, order: Sequence[int]) -> str:
-        mask = ", ".join(f"i32 {i}" for i in order)
-        return self.b.emit(f"shufflevector {t} {x}, {t} {y}, <{len(order)} x i32> <{mask}>")
-
     def masked_load(self, t: str, pointer: str, mask: str, other: str) -> str:
-        b = self.b
-        name = f"llvm.masked.load.{_suffix(t)}.p0"
-        b.module.declare(name, t, ["ptr", "i32 immarg", f"<{width_of(t)} x i1>", t])
-        return b.emit(
-            f"call {t} @{name}(ptr {pointer}, i32 1, <{width_of(t)} x i1> {mask}, {t} {other})"
-        )
+        return self.b.masked_load(t, pointer, mask, 1, other)
 
     def masked_store(self, t: str, x: str, pointer: str, mask: str) -> None:
-        b = self.b
-        name = f"llvm.masked.store.{_suffix(t)}.p0"
-        b.module.declare(name, "void", [t, "ptr", "i32 immarg", f"<{width_of(t)} x i1>"])
-        b.do(f"call void @{name}({t} {x}, ptr {pointer}, i32 1, <{width_of(t)} x i1> {mask})")
+        self.b.masked_store(t, x, pointer, mask, 1)
 
     def loaded(self, dtype: str, width: int, pointer: str, mask: str, other: str) -> str:
         """Elements in the dtype they are computed with; `other`, of that, where there are none."""
@@ -134,12 +121,6 @@ class _Writer(Writer):
 
 def _lanes(width: int, scalar: str = "i32") -> str:
     return "<" + ", ".join(f"{scalar} {i}" for i in range(width)) + ">"
-
-
-def _suffix(t: str) -> str:
-    """A vector type in an intrinsic's name."""
-    scalar = element(t)
-    return f"v{width_of(t)}{_SUFFIX.get(scalar, scalar)}"
 
 
 # -- scans ----------------------------------------------------------------------------------------
@@ -238,7 +219,7 @@ class LineScan(NamedTuple):
                 at = f.add(first, j)
                 if self.reverse:
                     at = f.sub(f.sub(n, str(w)), at)
-                    mask = f.shuffled(f"<{w} x i1>", mask, "poison", backwards)
+                    mask = f.b.shuffled(f"<{w} x i1>", mask, "poison", backwards)
                 at = f.mul(f.add(base, at), str(size))
                 y = f.loaded(self.dtype, w, b.offset(x, at), mask, start)
                 carry = b.load(t, total)
@@ -249,13 +230,13 @@ class LineScan(NamedTuple):
                     b.store(t, _joined(b, self.kind, dtype, w, carry, last), total)
                     y = _joined(b, self.kind, dtype, w, carry, y)
                     if self.reverse:
-                        y = f.shuffled(t, y, "poison", backwards)
+                        y = f.b.shuffled(t, y, "poison", backwards)
                     f.stored(self.dtype, w, y, b.offset(others[0], at), mask)
             if self.stage == "totals":
                 y = b.load(t, total)
                 half = w // 2
                 while half:
-                    turned = f.shuffled(t, y, "poison", [(i + half) % w for i in range(w)])
+                    turned = f.b.shuffled(t, y, "poison", [(i + half) % w for i in range(w)])
                     y = _joined(b, self.kind, dtype, w, y, turned)
                     half //= 2
                 y = b.emit(f"extractelement {t} {y}, i64 0")
@@ -266,13 +247,13 @@ class LineScan(NamedTuple):
         """The scan of a vector, and its last element everywhere."""
         w, dtype = self.width, computed(self.dtype)
         if self.reverse:
-            y = f.shuffled(t, y, "poison", range(w - 1, -1, -1))
+            y = f.b.shuffled(t, y, "poison", range(w - 1, -1, -1))
         step = 1
         while step < w:
             order = [w + i if i < step else i - step for i in range(w)]
-            y = _joined(f.b, self.kind, dtype, w, f.shuffled(t, y, start, order), y)
+            y = _joined(f.b, self.kind, dtype, w, f.b.shuffled(t, y, start, order), y)
             step *= 2
-        return y, f.shuffled(t, y, "poison", [w - 1] * w)
+        return y, f.b.shuffled(t, y, "poison", [w - 1] * w)
 
 
 # -- positions of extremes ------------------------------------------------------------------------
@@ -383,8 +364,8 @@ class LineArgument(NamedTuple):
                 width //= 2
                 low, high = range(width), range(width, 2 * width)
                 full, wide = ty(dtype, 2 * width), vector("i32", 2 * width)
-                y0, y1 = (f.shuffled(full, y, "poison", part) for part in (low, high))
-                i0, i1 = (f.shuffled(wide, i, "poison", part) for part in (low, high))
+                y0, y1 = (f.b.shuffled(full, y, "poison", part) for part in (low, high))
+                i0, i1 = (f.b.shuffled(wide, i, "poison", part) for part in (low, high))
                 y, i = self._chosen(b, dtype, width, (y0, i0), (y1, i1))
             y = b.emit(f"extractelement <1 x {LLVM_TYPES[dtype]}> {y}, i64 0")
             i = b.emit(f"extractelement <1 x i32> {i}, i64 0")
@@ -1048,8 +1029,6 @@ class Search(NamedTuple):
         t, ints, masks = vector(scalar, w), vector("i32", w), vector("i1", w)
         tiles, m, n, power = f.numbers(4)
         lines, values, out = f.pointers(3)
-        gather = f"llvm.masked.gather.{_suffix(t)}.v{w}p0"
-        f.module.declare(gather, t, [f"<{w} x ptr>", "i32 immarg", masks, t])
         most = b.splat(ints, b.emit(f"trunc i64 {n} to i32"))
         with f.loop("%begin", "%end") as u:
             line, tile = f.taken_apart(u, tiles)
@@ -1074,10 +1053,7 @@ class Search(NamedTuple):
             inside = b.icmp("ule", ints, new, most)
             inside = b.binary("and", masks, inside, mask)
             pointers = b.emit(f"getelementptr {scalar}, ptr {base}, {ints} {new}")
-            x = b.emit(
-                f"call {t} @{gather}(<{w} x ptr> {pointers}, i32 1, {masks} {inside}, "
-                f"{t} zeroinitializer)"
-            )
+            x = b.masked_load(t, pointers, inside, 1, many=True)
             before = b.icmp("ule" if self.right else "ult", t, _key(b, dtype, w, x), v)
             before = b.binary("and", masks, before, inside)
             b.store(ints, b.select(ints, before, new, old), found)

@@ -250,21 +250,17 @@ class Writer:
             shift = {v: i * self._width[v] for i, v in enumerate(vectors)}
             wide = ty(dtype, self._width[vectors[0]])
             other = vectors[1] if len(vectors) == 2 else "poison"
-            return self._shuffle(wide, vectors[0], other, [shift[n] + i for n, i in refs])
+            return self.b.shuffled(wide, vectors[0], other, [shift[n] + i for n, i in refs])
         # Numbers first, then what lies in vectors, each put to its lanes, then single elements.
         x = "<" + ", ".join(f"{one} {n if n[0] != '%' else number(one, 0)}" for n, _ in refs) + ">"
         for v in vectors:
             lanes = [i if n == v else -1 for n, i in refs]
-            placed = self._shuffle(ty(dtype, self._width[v]), v, "poison", lanes)
+            placed = self.b.shuffled(ty(dtype, self._width[v]), v, "poison", lanes)
             lanes = [width + i if n == v else i for i, (n, _) in enumerate(refs)]
-            x = self._shuffle(t, x, placed, lanes)
+            x = self.b.shuffled(t, x, placed, lanes)
         for i in scalars:
             x = b.emit(f"insertelement {t} {x}, {one} {refs[i][0]}, i64 {i}")
         return x
-
-    def _shuffle(self, t: str, x: str, y: str, lanes: Sequence[int]) -> str:
-        mask = ", ".join(f"i32 {i}" if i >= 0 else "i32 poison" for i in lanes)
-        return self.b.emit(f"shufflevector {t} {x}, {t} {y}, <{len(lanes)} x i32> <{mask}>")
 
     # -- operations -----------------------------------------------------------------------------
 

@@ -19,7 +19,6 @@ from mgefn.compiler.codegen.loops import (
     Loops,
     from_memory,
     stored,
-    suffix_of,
 )
 from mgefn.compiler.codegen.parts import Loop
 from mgefn.compiler.codegen.values import itemsize
@@ -68,8 +67,6 @@ class Tiled(Loops):
         b, w, dtype = self.b, self.k.width, self.k.accesses[n].dtype
         t = stored(dtype, TILE)
         item = t[1:-1].split(" x ")[1]
-        name = f"llvm.masked.load.{suffix_of(t)}.p0"
-        b.module.declare(name, t, ["ptr", "i32 immarg", f"<{TILE} x i1>", t])
         top = self._row_base(n, [first])
         # The machine does not guess that the next vector of columns will want these lines.
         hints = ["i32 immarg"] * 3
@@ -90,20 +87,12 @@ class Tiled(Loops):
                     f"select i1 {there}, <{TILE} x i1> {rows}, <{TILE} x i1> zeroinitializer"
                 )
                 step = b.emit(f"mul i64 {column}, {stride}")
-                columns.append(
-                    b.emit(
-                        f"call {t} @{name}(ptr {b.offset(top, step)}, i32 {itemsize(dtype)}, "
-                        f"<{TILE} x i1> {mask}, {t} zeroinitializer)"
-                    )
-                )
+                columns.append(b.masked_load(t, b.offset(top, step), mask, itemsize(dtype)))
             for r0 in range(0, TILE, block):
                 part = columns
                 if block < TILE:
-                    lanes = ", ".join(f"i32 {i}" for i in range(r0, r0 + block))
-                    part = [
-                        b.emit(f"shufflevector {t} {x}, {t} poison, <{block} x i32> <{lanes}>")
-                        for x in columns
-                    ]
+                    lanes = range(r0, r0 + block)
+                    part = [b.shuffled(t, x, "poison", lanes) for x in columns]
                 for r, x in enumerate(self._transposed(part, item)):
                     at = ((r0 + r) * w + c0) * itemsize(dtype)
                     where = b.offset(self.tiles[n], str(at))
@@ -123,10 +112,7 @@ class Tiled(Loops):
                 if r & size:
                     continue
                 for target, picked in ((r, low), (r + size, high)):
-                    lanes = ", ".join(f"i32 {i}" for i in picked)
-                    out[target] = b.emit(
-                        f"shufflevector {t} {rows[r]}, {t} {rows[r + size]}, <{n} x i32> <{lanes}>"
-                    )
+                    out[target] = b.shuffled(t, rows[r], rows[r + size], picked)
             rows = out
             size *= 2
         return rows
