@@ -58,16 +58,18 @@ def set_late_table(name: str, load: Callable[[], Any]) -> None:
 
 def load_table(name: str) -> None:
     """Load the table of a backend, if it is not loaded yet."""
-    load = _late.pop(name, None)
+    load = _late.get(name)
     if load is not None:
         load()
+        _late.pop(name, None)  # not before: an interrupted load must be begun again
 
 
 def kernel_of(primitive: Primitive, backend: str = "numpy") -> Any:
     """The row of a backend's table for a primitive, or None; loads the remaining tables for it."""
     kernel = primitive.kernels.get(backend)
     if kernel is None and _load_rest and primitive.inlined is None:
-        _load_rest.pop()()
+        _load_rest[0]()
+        _load_rest.clear()
         kernel = primitive.kernels.get(backend)
     return kernel
 

@@ -706,7 +706,8 @@ def test_the_garbage_collector_unloads_nothing_by_itself(monkeypatch: pytest.Mon
     monkeypatch.setattr(native, "_recent", collections.deque(maxlen=1))
     linking: list[int] = []
     outside: list[int] = []
-    link, dispose = engine._Linker.link, orcjit.ResourceTracker._dispose
+    unloaded: list[int] = []
+    link, unload, dispose = engine._Linker.link, engine._unload, orcjit.ResourceTracker._dispose
 
     def counted_link(self: Any, *args: Any) -> Any:
         linking.append(1)
@@ -715,23 +716,23 @@ def test_the_garbage_collector_unloads_nothing_by_itself(monkeypatch: pytest.Mon
         finally:
             linking.pop()
 
-    disposed = 0
+    def counted_unload(pointer: Any) -> Any:
+        (unloaded if linking else outside).append(1)
+        return unload(pointer)
 
     def counted_dispose(self: Any) -> Any:
-        nonlocal disposed
-        disposed += 1
-        if not linking:
-            outside.append(1)
+        outside.append(1)
         return dispose(self)
 
     monkeypatch.setattr(engine._Linker, "link", counted_link)
+    monkeypatch.setattr(engine, "_unload", counted_unload)
     monkeypatch.setattr(orcjit.ResourceTracker, "_dispose", counted_dispose)
     for i in range(12):
         mgefn.jit(chain(("sin", "sinh") * (i + 1)))(drawn(3))
         mgefn.compilation_barrier()
         if i % 4 == 3:
             mgefn.clear_caches()
-    assert disposed and not outside
+    assert unloaded and not outside
 
 
 @pytest.mark.parametrize("look", [mgefn.clear_caches, mgefn.live_arrays])

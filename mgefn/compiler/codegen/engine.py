@@ -9,7 +9,7 @@ the GIL released. LLVM itself only asks that threads share no context, so the lo
 passes, code generation) go around that lock, each in a context and with a target machine of its
 own.
 
-Invariants: code is never unloaded, so an address stays good. A module may declare the C library
+Invariants: an address is good as long as its `_Loaded` lives. A module may declare the C library
 functions of `symbols()` and what it is given an address for, nothing else of the process.
 Position-independent code of the small model: JITLink lays a module's code and constants out in one
 piece, and calls out of it go through its own table.
@@ -76,7 +76,7 @@ _leaving: collections.deque[Any] = collections.deque()
 class _Loaded(dict[str, int]):
     """Addresses of the functions of code that is loaded, and LLVM's pointer to what keeps it."""
 
-    __hash__ = object.__hash__  # type: ignore[assignment]
+    __hash__ = object.__hash__  # type: ignore[assignment]  # a dict has none
 
     def __init__(self, addresses: dict[str, int], pointer: Any):
         super().__init__(addresses)
@@ -222,6 +222,15 @@ def symbols() -> dict[str, int]:
 # -- the process's linker -----------------------------------------------------------------------
 
 
+def _unload(pointer: Any) -> None:
+    """Once at most: an interrupt may lose code, which llvmlite's object would unload again."""
+    from llvmlite.binding import ffi
+
+    with ffi.OutputString() as message:
+        if ffi.lib.LLVMPY_LLJIT_Dylib_Tracker_Dispose(pointer, message):
+            raise MgefnError(f"compile: LLVM cannot unload code: {message}")
+
+
 class _Linker:
     """The one JIT of the process: links object code and keeps it loaded."""
 
@@ -235,7 +244,7 @@ class _Linker:
         llvm = _llvm()
         with self._lock:
             while _leaving:
-                llvm.orcjit.ResourceTracker(_leaving.pop(), "", {}).close()
+                _unload(_leaving.pop())
             if self._jit is None:
                 self._start(llvm)
             builder = llvm.JITLibraryBuilder().add_object_img(code).add_jit_library("c")
@@ -247,19 +256,21 @@ class _Linker:
                 tracker = builder.link(self._jit, f"m{next(self._count)}")
             except RuntimeError as error:
                 raise MgefnError(f"compile: linking {', '.join(names)} failed: {error}") from None
-            made = _Loaded({name: tracker[name] for name in names}, tracker._ptr)
-            # llvmlite's object would unload the code when the garbage collector finds it.
+            addresses, pointer = {name: tracker[name] for name in names}, tracker._ptr
+            # llvmlite's object would unload the code when the garbage collector finds it. An
+            # interrupt comes before or after, never to two that would unload it.
             tracker.detach()
-        return made
+            return _Loaded(addresses, pointer)
 
     def _start(self, llvm: Any) -> None:
-        self._jit = llvm.create_lljit_compiler(
-            _target_machine(), use_jit_link=True, suppress_errors=True
-        )
+        jit = llvm.create_lljit_compiler(_target_machine(), use_jit_link=True, suppress_errors=True)
+        # What an interrupt leaves behind stays: a JIT can't go while a library of it is there.
+        self._kept.append(jit)
         library = llvm.JITLibraryBuilder()
         for name, address in symbols().items():
             library.import_symbol(name, address)
-        self._kept.append(library.link(self._jit, "c"))
+        self._kept.append(library.link(jit, "c"))
+        self._jit = jit  # last: it is started with the library only
 
 
 _linker = _Linker()
