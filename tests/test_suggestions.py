@@ -352,7 +352,7 @@ def test_what_ndarrays_can_do_arrays_can_or_have_an_answer() -> None:
 def test_arrays_are_called_arrays() -> None:
     for x in (mnp.ones(2), mnp.asarray(1.0)):
         with pytest.raises(AttributeError, match=r"^'Array' object has no attribute 'summ'"):
-            x.summ  # type: ignore[attr-defined]  # noqa: B018
+            x.summ  # type: ignore[attr-defined]  # noqa: B018  # the mistake
     with pytest.raises(MissingNameError, match=r"Did you mean mgefn\.lax\.stop_gradient"):
         mgefn.jit(lambda x: x.detach())(1.0)
 
@@ -368,7 +368,7 @@ def test_a_property_that_fails_tells_its_own_error() -> None:
     class Wide(nn.Module):
         @property
         def width(self) -> int:
-            return len(None.shape)  # type: ignore[attr-defined]
+            return len(None.shape)  # type: ignore[attr-defined]  # the mistake
 
     with pytest.raises(AttributeError, match="'NoneType' object has no attribute 'shape'"):
         Wide().width  # noqa: B018  # it is the access that raises

@@ -95,16 +95,18 @@ class Layout(NamedTuple):
         return found
 
 
-class _Element:
+class _Element(straight.Reader):
     """Writes a program of elementwise operations for one element of arrays of a shape.
 
     Attributes:
         thread: the number of the element, an i64.
     """
 
+    w: DeviceWriter
+
     def __init__(self, w: DeviceWriter, layout: Layout):
-        self.w, self.layout, self.shape = w, layout, layout.shape
-        self.equations = 0
+        super().__init__(w)
+        self.layout, self.shape = layout, layout.shape
         self.axes_of: dict[str, tuple[int, ...]] = {}  # values of what has other axes
 
     def begin(self, thread: str) -> None:
@@ -134,23 +136,12 @@ class _Element:
         return [self.value(env, a) for a in jaxpr.outs]
 
     def value(self, env: dict[Any, Value], a: Atom) -> Value:
-        if not isinstance(a, Literal):
-            return env[a]
-        name = dtype_name(a.aval)
-        if name not in straight.DTYPES:
-            raise Unfit
-        return Value(name, [self.w.constant(name, a.value._data.item())])
+        return self.literal(a) if isinstance(a, Literal) else env[a]
 
     def outputs(self, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
-        p = eqn.primitive
-        self.equations += 1
-        if self.equations > straight.EQUATIONS:
-            raise Unfit
-        if p.inlined is not None:
-            closed = p.inlined(eqn.params)
-            if closed is None:
-                raise Unfit
-            return self.read(closed, ins)
+        p, called = eqn.primitive, self.held_by(eqn)
+        if called is not None:
+            return self.read(called, ins)
         for v in eqn.out_binders:
             self.check(v.aval)
         if p.name == "broadcast_in_dim":

@@ -415,15 +415,12 @@ class Fusion:
 
     def _padded(self, v: Var) -> Padded | None:
         """How an array that is padded, or a view of it, is read; None for all else."""
-        chain: list[Eqn] = []
-        while v in self.view_of:
-            v, eqn = self.view_of[v]
-            chain.append(eqn)
+        v, views = self._views(v)
         if v not in self.padded:
             return None
         found: Padded | None = self.padded[v][1]
         shape = v.aval.shape
-        for eqn in reversed(chain):
+        for eqn in views:
             assert found is not None
             found = _padded_viewed(found, shape, eqn)
             if found is None:
@@ -513,16 +510,21 @@ class Fusion:
             v = self.view_of[v][0]
         return v
 
-    def place(self, v: Var) -> Place | None:
-        """The memory of a variable, once its base is in memory."""
+    def _views(self, v: Var) -> tuple[Var, list[Eqn]]:
+        """What a variable is a view of, and the views from there to it."""
         chain: list[Eqn] = []
         while v in self.view_of:
             v, eqn = self.view_of[v]
             chain.append(eqn)
+        return v, chain[::-1]
+
+    def place(self, v: Var) -> Place | None:
+        """The memory of a variable, once its base is in memory."""
+        v, views = self._views(v)
         aval = v.aval
         found: Place | None = Place(v, 0, contiguous(aval.shape, aval.dtype.itemsize))
         shape = aval.shape
-        for eqn in reversed(chain):
+        for eqn in views:
             found = _viewed(found, shape, eqn)
             if found is None:
                 return None
@@ -531,14 +533,11 @@ class Fusion:
 
     def _part(self, group: Group, v: Var) -> Part | None:
         """How a variable lies in a group that holds its base, or None where it can't be said."""
-        chain: list[Eqn] = []
-        while v in self.view_of:
-            v, eqn = self.view_of[v]
-            chain.append(eqn)
+        v, views = self._views(v)
         part = group.parts.get(v)
         if part is None:
             return None
-        for eqn in reversed(chain):
+        for eqn in views:
             part = _part_viewed(part, eqn, group.domain)
             if part is None:
                 return None
@@ -741,17 +740,12 @@ class Fusion:
                where: tuple[int | None, ...]) -> Callable[[], int] | None:  # fmt: skip
         """A node for an iota or a view of one: a start and a stride in positions by axis."""
         eqn = self.virtual[base]
-        chain: list[Eqn] = []
-        v = a
-        while v in self.view_of:
-            v, view = self.view_of[v]
-            chain.append(view)
         dim = eqn.params["dimension"]
         place: Place | None = Place(
             base, 0, tuple(1 if i == dim else 0 for i in range(len(base.aval.shape)))
         )
         at = base.aval.shape
-        for view in reversed(chain):
+        for view in self._views(a)[1]:
             place = _viewed(place, at, view, in_memory=False)
             if place is None:
                 return None

@@ -28,7 +28,7 @@ from mgefn.core.backends import executable_of
 from mgefn.core.interpreter import bound_axes
 from mgefn.core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Var, has_effect
 from mgefn.core.primitive import Primitive
-from mgefn.core.source import fun_name, scopes
+from mgefn.core.source import fun_name
 from mgefn.errors import ArgumentError, StaticArgumentError, api_boundary
 from mgefn.interpreters.batching import BatchingInterpreter, batch_jaxpr, to_front
 from mgefn.interpreters.evaluate import eval_jaxpr
@@ -330,22 +330,12 @@ def _without_calls(closed: ClosedJaxpr) -> ClosedJaxpr:
         return closed
 
     def run(program: ClosedJaxpr, args: Sequence[Any]) -> list[Any]:
-        jaxpr = program.jaxpr
-        env: dict[Any, Any] = dict(zip(jaxpr.const_binders, program.consts, strict=True))
-        env.update(zip(jaxpr.in_binders, args, strict=True))
-        previous = scopes.replayed
-        try:
-            for eqn in jaxpr.eqns:
-                scopes.replayed = eqn.source
-                ins = [env[a] if isinstance(a, Var) else a.value for a in eqn.inputs]
-                if eqn.primitive is jit_p:  # as deep as the user's functions are nested
-                    outs: Sequence[Any] = run(eqn.params["jaxpr"], ins)
-                else:
-                    outs = eqn.primitive.bind(*ins, **eqn.params)
-                env.update(zip(eqn.out_binders, outs, strict=True))
-        finally:
-            scopes.replayed = previous
-        return [env[a] if isinstance(a, Var) else a.value for a in jaxpr.outs]
+        return eval_jaxpr(program.jaxpr, program.consts, args, step)
+
+    def step(eqn: Eqn, ins: list[Any]) -> Sequence[Any]:
+        if eqn.primitive is jit_p:  # as deep as the user's functions are nested
+            return run(eqn.params["jaxpr"], ins)
+        return eqn.primitive.bind(*ins, **eqn.params)
 
     return trace_closed(
         lambda *xs: run(closed, xs), closed.in_avals, "checkpoint", closed.jaxpr.name

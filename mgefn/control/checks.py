@@ -27,9 +27,9 @@ from mgefn.control.scan import scan_p
 from mgefn.core.array import ConcreteArray, as_array, described, is_arraylike, scalar
 from mgefn.core.array_methods import Array
 from mgefn.core.avals import ShapedArray
-from mgefn.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Literal, Var, last_uses, subjaxprs
+from mgefn.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, subjaxprs
 from mgefn.core.primitive import Primitive
-from mgefn.core.source import current_source, describe, fun_name, scopes
+from mgefn.core.source import current_source, describe, fun_name
 from mgefn.errors import ArgumentError, CheckError, api_boundary
 from mgefn.interpreters.batching import BatchingInterpreter, to_front
 from mgefn.interpreters.evaluate import eval_jaxpr
@@ -333,21 +333,7 @@ class _Checker:
 
     def run(self, closed: ClosedJaxpr, args: Sequence[Any]) -> list[Any]:
         """The outputs of a program; its errors are taken in."""
-        jaxpr = closed.jaxpr
-        env: dict[Var, Any] = dict(zip(jaxpr.const_binders, closed.consts, strict=True))
-        env.update(zip(jaxpr.in_binders, args, strict=True))
-        previous = scopes.replayed
-        try:
-            for eqn, dead in zip(jaxpr.eqns, last_uses(jaxpr), strict=True):
-                ins = [a.value if isinstance(a, Literal) else env[a] for a in eqn.inputs]
-                scopes.replayed = eqn.source
-                outs = self.step(eqn, ins)
-                env.update(zip(eqn.out_binders, outs, strict=True))
-                for v in dead:
-                    del env[v]
-        finally:
-            scopes.replayed = previous
-        return [a.value if isinstance(a, Literal) else env[a] for a in jaxpr.outs]
+        return eval_jaxpr(closed.jaxpr, closed.consts, args, self.step)
 
     def step(self, eqn: Eqn, ins: list[Any]) -> Sequence[Any]:
         p, params = eqn.primitive, eqn.params

@@ -318,8 +318,20 @@ def last_uses(jaxpr: Jaxpr) -> list[list[Var]]:
     return uses
 
 
-def eval_jaxpr(jaxpr: Jaxpr, consts: Iterable[Any], args: Sequence[Any]) -> list[Any]:
-    """Bind the equations of a jaxpr one by one under the current interpreter."""
+def _bound(eqn: Eqn, ins: list[Any]) -> Sequence[Any]:
+    return eqn.primitive.bind(*ins, **eqn.params)
+
+
+def eval_jaxpr(
+    jaxpr: Jaxpr,
+    consts: Iterable[Any],
+    args: Sequence[Any],
+    step: Callable[[Eqn, list[Any]], Sequence[Any]] = _bound,
+) -> list[Any]:
+    """Read the equations of a jaxpr one by one, each on the values of its inputs.
+
+    step: gives an equation's outputs; by default it is bound under the current interpreter.
+    """
     env: dict[Var, Any] = dict(zip(jaxpr.const_binders, consts, strict=True))
     env.update(zip(jaxpr.in_binders, args, strict=True))
     previous = scopes.replayed
@@ -328,8 +340,7 @@ def eval_jaxpr(jaxpr: Jaxpr, consts: Iterable[Any], args: Sequence[Any]) -> list
             ins = [a.value if a.__class__ is Literal else env[a] for a in eqn.inputs]  # type: ignore[union-attr, index]
             # What is made of the equation keeps the user's line.
             scopes.replayed = eqn.source
-            outs = eqn.primitive.bind(*ins, **eqn.params)
-            env.update(zip(eqn.out_binders, outs, strict=True))
+            env.update(zip(eqn.out_binders, step(eqn, ins), strict=True))
             for v in dead:
                 del env[v]
     finally:

@@ -378,27 +378,19 @@ class LinearMap:
         return self._backward(cts, scale)
 
     def _backward(self, cts: Sequence[Any], product: Callable[[Any, Any], Any]) -> list[Any]:
-        if not self._sourced():
-            return self._read_back(cts, product, False)
         previous = scopes.replayed
         try:
-            return self._read_back(cts, product, True)
+            return self._read_back(cts, product)
         finally:
             scopes.replayed = previous
 
-    def _sourced(self) -> bool:
-        """Is it known who asked for the equations?"""
-        return bool(self.tape) and self.tape[0].source is not None
-
-    def _read_back(
-        self, cts: Sequence[Any], product: Callable[[Any, Any], Any], sourced: bool
-    ) -> list[Any]:
+    def _read_back(self, cts: Sequence[Any], product: Callable[[Any, Any], Any]) -> list[Any]:
         ct_of: dict[Node, Any] = {}
         for node, ct in zip(self.out_nodes, cts, strict=True):
             if node is not None and ct.__class__ is not Zero:
                 ct_of[node] = ct if node not in ct_of else add_p.bind1(ct_of[node], ct)
         for eqn in reversed(self.tape):
-            if sourced:
+            if eqn.source is not None:
                 scopes.replayed = eqn.source
             if eqn.__class__ is SlopeEqn:
                 ct = ct_of.pop(eqn.out, None)  # type: ignore[union-attr]  # a SlopeEqn
@@ -428,20 +420,18 @@ class LinearMap:
 
     def jvp(self, tangents: Sequence[Any]) -> list[Any]:
         """Tangents of the outputs; those given may be Zero."""
-        if not self._sourced():
-            return self._read(tangents, False)
         previous = scopes.replayed
         try:
-            return self._read(tangents, True)
+            return self._read(tangents)
         finally:
             scopes.replayed = previous
 
-    def _read(self, tangents: Sequence[Any], sourced: bool) -> list[Any]:
+    def _read(self, tangents: Sequence[Any]) -> list[Any]:
         env: dict[Node, Any] = {
             n: t for n, t in zip(self.in_nodes, tangents, strict=True) if t.__class__ is not Zero
         }
         for eqn in self.tape:
-            if sourced:
+            if eqn.source is not None:
                 scopes.replayed = eqn.source
             if isinstance(eqn, SlopeEqn):
                 total = None

@@ -29,7 +29,7 @@ class _Shape:
     def __init__(self, leaf: Any) -> None:
         aval = getattr(leaf, "aval", None)
         if aval is None and isinstance(leaf, np.ndarray):
-            aval = asarray(leaf).aval  # type: ignore[attr-defined]
+            aval = asarray(leaf).aval  # type: ignore[attr-defined]  # its type is the API's
         self.text = repr(leaf) if aval is None else str(aval)
 
     def __repr__(self) -> str:

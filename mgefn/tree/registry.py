@@ -102,7 +102,7 @@ class _Probe:
     def __eq__(self, other: object) -> bool:
         return self.taken(other)
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None  # type: ignore[assignment]  # Python's way to say unhashable
 
 
 def _exit_callbacks() -> list[Any]:

@@ -48,7 +48,7 @@ PLACES = 8  # where a slice may begin, at most
 UNROLLED = 16  # rounds of a loop inside of the loop, at most
 BOTH = 200  # instructions of all branches of a cond, of which only one is wanted
 
-Rule = Callable[["_Reader", Eqn, Sequence[Value]], list[Value]]
+Rule = Callable[["_Whole", Eqn, Sequence[Value]], list[Value]]
 
 
 class ManyPlaces(Unfit):
@@ -173,7 +173,7 @@ def _begun(w: Writer, avals: Sequence[Any], most: int) -> list[Value | Stored]:
 
 
 def _next(
-    reader: _Reader, carry: Sequence[Value | Stored], outs: Sequence[Value | Stored]
+    reader: _Whole, carry: Sequence[Value | Stored], outs: Sequence[Value | Stored]
 ) -> list[Value]:
     """What follows the carry that is in registers; what is in memory must be there already."""
     values: list[Value] = []
@@ -187,7 +187,7 @@ def _next(
 
 def _scan(w: Writer, most: int, closed: ClosedJaxpr, n: int, k: int, sign: int) -> None:
     avals = closed.in_avals
-    reader = _Reader(w, most)
+    reader = _Whole(w, most)
     consts = _constants(w, avals[:n], most)
     carry = _begun(w, avals[n : n + k], most)
     xs = [
@@ -209,7 +209,7 @@ def _scan(w: Writer, most: int, closed: ClosedJaxpr, n: int, k: int, sign: int) 
 
 
 def _while(w: Writer, most: int, test: ClosedJaxpr, body: ClosedJaxpr, n: int, m: int) -> None:
-    b, reader = w.b, _Reader(w, most)
+    b, reader = w.b, _Whole(w, most)
     consts = _constants(w, [*test.in_avals[:n], *body.in_avals[:m]], most)
     carry = _begun(w, body.in_avals[m:], most)
     more = reader.registers(reader.read(test, [*consts[:n], *carry])[0])
@@ -257,13 +257,38 @@ def applied(w: Writer, row: Elementwise, eqn: Eqn, output: int, ins: Sequence[Va
 # -- programs -------------------------------------------------------------------------------------
 
 
-class _Reader:
-    """Writes programs, an equation after the other."""
+class Reader:
+    """What those that write programs, an equation after the other, have in common."""
+
+    def __init__(self, w: Writer):
+        self.w = w
+        self.equations = 0
+
+    def held_by(self, eqn: Eqn) -> ClosedJaxpr | None:
+        """Count an equation; the program in its place where it is a call."""
+        self.equations += 1
+        if self.equations > EQUATIONS:
+            raise Unfit
+        if eqn.primitive.inlined is None:
+            return None
+        closed = eqn.primitive.inlined(eqn.params)
+        if closed is None:
+            raise Unfit
+        return closed
+
+    def literal(self, a: Literal) -> Value:
+        name = dtype_name(a.aval)
+        if name not in DTYPES:
+            raise Unfit
+        return Value(name, [self.w.constant(name, a.value._data.item())])
+
+
+class _Whole(Reader):
+    """Writes programs of small arrays, all elements of each."""
 
     def __init__(self, w: Writer, most: int):
-        self.w = w
+        super().__init__(w)
         self.most = most  # elements of what is in registers from the beginning
-        self.equations = 0
         self.versions: dict[int, int] = {}  # how often a carry in memory has been written
 
     def is_new(self, x: Stored) -> bool:
@@ -295,22 +320,10 @@ class _Reader:
     def value(self, env: dict[Any, Value | Stored], a: Atom) -> Value | Stored:
         return self.literal(a) if isinstance(a, Literal) else env[a]
 
-    def literal(self, a: Literal) -> Value:
-        name = dtype_name(a.aval)
-        if name not in DTYPES:
-            raise Unfit
-        return Value(name, [self.w.constant(name, a.value._data.item())])
-
     def outputs(self, eqn: Eqn, ins: Sequence[Value | Stored]) -> Sequence[Value | Stored]:
-        p = eqn.primitive
-        self.equations += 1
-        if self.equations > EQUATIONS:
-            raise Unfit
-        if p.inlined is not None:
-            closed = p.inlined(eqn.params)
-            if closed is None:
-                raise Unfit
-            return self.read(closed, ins)
+        p, called = eqn.primitive, self.held_by(eqn)
+        if called is not None:
+            return self.read(called, ins)
         if ins and isinstance(ins[0], Stored):
             found = self.in_memory(eqn, ins[0], ins[1:])
             if found is not None:
@@ -472,7 +485,7 @@ def _taken(x: Value, at: np.ndarray) -> Value:
 def _moves(of: Callable[[np.ndarray, dict[str, Any], Eqn], np.ndarray]) -> Rule:
     """The rule of a primitive that moves the elements of its operand."""
 
-    def rule(reader: _Reader, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
+    def rule(reader: _Whole, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
         return [_taken(ins[0], of(_numbers(eqn.inputs[0].aval.shape), eqn.params, eqn))]
 
     return rule
@@ -491,7 +504,7 @@ def _slice_of(at: np.ndarray, params: dict[str, Any], eqn: Eqn) -> np.ndarray:
     return at[tuple(slice(i, j, k) for i, j, k in zip(*bounds, strict=True))]
 
 
-def _concatenate(reader: _Reader, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
+def _concatenate(reader: _Whole, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
     parts, refs = [], []
     for a, x in zip(eqn.inputs, ins, strict=True):
         parts.append(_numbers(a.aval.shape) + len(refs))
@@ -500,7 +513,7 @@ def _concatenate(reader: _Reader, eqn: Eqn, ins: Sequence[Value]) -> list[Value]
     return [_taken(Value(ins[0].dtype, refs), at)]
 
 
-def _pad(reader: _Reader, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
+def _pad(reader: _Whole, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
     at = _numbers(eqn.inputs[0].aval.shape)
     for axis, (low, high, interior) in enumerate(eqn.params["padding_config"]):
         at = np.moveaxis(at, axis, 0)
@@ -513,13 +526,13 @@ def _pad(reader: _Reader, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
     return [Value(x.dtype, [x.refs[i] if i >= 0 else fill for i in at.reshape(-1).tolist()])]
 
 
-def _iota(reader: _Reader, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
+def _iota(reader: _Whole, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
     aval = eqn.out_binders[0].aval
     at = np.indices(aval.shape)[eqn.params["dimension"]]
     return [reader.w.index(aval.dtype.name, at.reshape(-1).tolist())]
 
 
-def _dot_general(reader: _Reader, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
+def _dot_general(reader: _Whole, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
     """A sum of products in order; floats of 16 bits are rounded at the end."""
     x, y = ins
     (x_sum, y_sum), (x_batch, y_batch) = eqn.params["dimension_numbers"]
@@ -566,14 +579,14 @@ def _dot_general(reader: _Reader, eqn: Eqn, ins: Sequence[Value]) -> list[Value]
     return [reader.as_dtype(total, dtype)]
 
 
-def _choose(reader: _Reader, where: Value, yes: Value, no: Value) -> Value:
+def _choose(reader: _Whole, where: Value, yes: Value, no: Value) -> Value:
     def emit(b: Builder, width: int, names: Sequence[str]) -> str:
         return b.select(ty(held(yes.dtype), width), *names)
 
     return reader.w.apply(emit, yes.dtype, [where, yes, no])
 
 
-def _reached(reader: _Reader, start: Value, most: int) -> tuple[int, list[Value]]:
+def _reached(reader: _Whole, start: Value, most: int) -> tuple[int, list[Value]]:
     """A place, and for each after it up to `most`: does a start lie there or beyond?"""
     name, _ = start.refs[0]
     if name[0] != "%":
@@ -586,7 +599,7 @@ def _reached(reader: _Reader, start: Value, most: int) -> tuple[int, list[Value]
     ]
 
 
-def _dynamic_slice(reader: _Reader, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
+def _dynamic_slice(reader: _Whole, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
     x, *starts = ins
     shape = list(eqn.inputs[0].aval.shape)
     for axis, (start, size) in enumerate(zip(starts, eqn.params["slice_sizes"], strict=True)):
@@ -603,7 +616,7 @@ def _dynamic_slice(reader: _Reader, eqn: Eqn, ins: Sequence[Value]) -> list[Valu
     return [x]
 
 
-def _dynamic_update_slice(reader: _Reader, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
+def _dynamic_update_slice(reader: _Whole, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
     x, update, *starts = ins
     shape, size = (eqn.inputs[i].aval.shape for i in (0, 1))
     at = _numbers(shape)
@@ -630,7 +643,7 @@ def _dynamic_update_slice(reader: _Reader, eqn: Eqn, ins: Sequence[Value]) -> li
 
 
 def _cumulative(kind: str) -> Rule:
-    def rule(reader: _Reader, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
+    def rule(reader: _Whole, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
         (x,) = ins
         if x.dtype in HALVES or x.dtype == "bool" or row_of(eqn) is None:
             raise Unfit
@@ -655,7 +668,7 @@ def _cumulative(kind: str) -> Rule:
     return rule
 
 
-def _cond(reader: _Reader, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
+def _cond(reader: _Whole, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
     """All branches, and a choice among what they give."""
     index, *operands = ins
     if index.dtype != "int32":
@@ -673,7 +686,7 @@ def _cond(reader: _Reader, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
     return found
 
 
-def _unrolled(reader: _Reader, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
+def _unrolled(reader: _Whole, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
     """A loop of few rounds inside of the loop, one round after the other."""
     p = eqn.params
     length, n, k = p["length"], p["num_consts"], p["num_carry"]

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from mgefn.compiler.codegen.builder import METADATA, Builder, Module, vector
 from mgefn.compiler.codegen.loops import ARGUMENTS, ATTRIBUTES, combine, stored
+from mgefn.compiler.codegen.parts import transposed
 from mgefn.compiler.codegen.values import LLVM_TYPES, SIGNED, itemsize
 
 LINE = 64  # bytes of the largest unit
@@ -424,7 +425,7 @@ class _Turning(_Walk):
         return self.finish(name)
 
     def turned(self, source: str, target: str, step_source: str, step_target: str) -> None:
-        """A block of rows of the source as rows of the target: exchange ever smaller squares."""
+        """A block of rows of the source as rows of the target."""
         b = self.b
         scalar = f"i{8 * self.turn.unit}"
         t = vector(scalar, BLOCK)
@@ -433,18 +434,7 @@ class _Turning(_Walk):
             rows.append(b.load(t, source, 1))
             if i < BLOCK - 1:
                 source = b.offset(source, step_source)
-        half = BLOCK // 2
-        while half:
-            low, high = [], []
-            for j in range(BLOCK):
-                in_low = not j & half
-                low.append(j if in_low else BLOCK + j - half)
-                high.append(j + half if in_low else BLOCK + j)
-            for i in range(BLOCK):
-                if not i & half:
-                    x, y = rows[i], rows[i + half]
-                    rows[i], rows[i + half] = [b.shuffled(t, x, y, side) for side in (low, high)]
-            half //= 2
+        rows = transposed(b, t, rows)
         for i, row in enumerate(rows):
             b.store(t, row, target, 1)
             if i < BLOCK - 1:

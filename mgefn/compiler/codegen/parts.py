@@ -93,6 +93,21 @@ class Memory:
         self.b.masked_store(self.t, x, pointers, mask, self.size, many=True)
 
 
+def transposed(b: Builder, t: str, rows: Sequence[str]) -> list[str]:
+    """As many vectors of type t as one has elements, turned: ever smaller squares change places."""
+    out, n = list(rows), len(rows)
+    half = n // 2
+    while half:
+        low = [j if not j & half else n + j - half for j in range(n)]
+        high = [j + half if not j & half else n + j for j in range(n)]
+        for i in range(n):
+            if not i & half:
+                x, y = out[i], out[i + half]
+                out[i], out[i + half] = (b.shuffled(t, x, y, side) for side in (low, high))
+        half //= 2
+    return out
+
+
 def pointers(b: Builder, count: int) -> list[str]:
     return [b.load("ptr", b.offset("%ptrs", str(8 * i)), 8) for i in range(count)]
 

@@ -12,7 +12,6 @@ The descriptor is that of codegen.loops; there is one outer loop and one inner o
 
 from __future__ import annotations
 
-from mgefn.compiler.codegen.builder import vector
 from mgefn.compiler.codegen.loops import (
     ARGUMENTS,
     ATTRIBUTES,
@@ -20,7 +19,7 @@ from mgefn.compiler.codegen.loops import (
     from_memory,
     stored,
 )
-from mgefn.compiler.codegen.parts import Loop
+from mgefn.compiler.codegen.parts import Loop, transposed
 from mgefn.compiler.codegen.values import itemsize
 from mgefn.compiler.kernel import BAND, TILE
 
@@ -66,7 +65,6 @@ class Tiled(Loops):
         """Fill the tile of an access: read down its columns, which become lanes."""
         b, w, dtype = self.b, self.k.width, self.k.accesses[n].dtype
         t = stored(dtype, TILE)
-        item = t[1:-1].split(" x ")[1]
         top = self._row_base(n, [first])
         # The machine does not guess that the next vector of columns will want these lines.
         hints = ["i32 immarg"] * 3
@@ -78,6 +76,7 @@ class Tiled(Loops):
             where = b.offset(ahead, b.emit(f"mul i64 {stride}, {c}"))
             b.do(f"call void @llvm.prefetch.p0(ptr {where}, i32 0, i32 3, i32 1)")
         block = min(TILE, w)
+        square = stored(dtype, block)
         for c0 in range(0, w, block):
             columns = []
             for c in range(c0, c0 + block):
@@ -93,29 +92,10 @@ class Tiled(Loops):
                 if block < TILE:
                     lanes = range(r0, r0 + block)
                     part = [b.shuffled(t, x, "poison", lanes) for x in columns]
-                for r, x in enumerate(self._transposed(part, item)):
+                for r, x in enumerate(transposed(b, square, part)):
                     at = ((r0 + r) * w + c0) * itemsize(dtype)
                     where = b.offset(self.tiles[n], str(at))
-                    b.store(vector(item, block), x, where, min(64, block * itemsize(dtype)))
-
-    def _transposed(self, rows: list[str], item: str) -> list[str]:
-        """As many vectors as they have elements, turned: each step swaps blocks of one size."""
-        b, n = self.b, len(rows)
-        t = vector(item, n)
-        size = 1
-        while size < n:
-            out = list(rows)
-            # Lanes of two vectors, as a shuffle counts them: those of the second from n.
-            low = [i if not i & size else n + i - size for i in range(n)]
-            high = [i + size if not i & size else n + i for i in range(n)]
-            for r in range(n):
-                if r & size:
-                    continue
-                for target, picked in ((r, low), (r + size, high)):
-                    out[target] = b.shuffled(t, rows[r], rows[r + size], picked)
-            rows = out
-            size *= 2
-        return rows
+                    b.store(square, x, where, min(64, block * itemsize(dtype)))
 
     def _body(self, i: str, j: str, mask: str) -> None:
         k = self.k
