@@ -11,6 +11,7 @@ import pytest
 
 import mgefn
 from mgefn import memory
+from mgefn.compiler import program
 from mgefn.compiler.pool import Pool, pool
 
 
@@ -76,6 +77,25 @@ def test_the_newest_slab_is_kept_whatever_its_size(monkeypatch: pytest.MonkeyPat
     g(np.ones(3 << 19))
     assert 12 << 20 <= memory.stats()["slab_bytes"] < 20 << 20  # that of g, and no other
     assert f(np.ones(1 << 20)) == first
+
+
+def test_a_program_of_ever_new_shapes_has_one_slab_and_two_by_turns_have_their_own():
+    f = mgefn.jit(lambda x: mgefn.numpy.cumsum(mgefn.numpy.sin(x))[::2].sum())
+
+    def called(n: int) -> tuple[int, int]:
+        """How many slabs wait after a call, and how many blocks were newly made for it."""
+        before = memory.stats()["blocks_allocated"]
+        assert float(f(np.ones(n))) == pytest.approx(np.sin(1.0) * (n / 2) ** 2)
+        return len(program.frames._large), memory.stats()["blocks_allocated"] - before
+
+    memory.clear()
+    n = 1 << 20
+    assert [called(n + 2 * i)[0] for i in range(5)] == [1] * 5
+    for _ in range(2):
+        called(n)
+        called(n + 2)
+    assert [called(n + 2 * (i % 2)) for i in range(4)] == [(2, 0)] * 4
+    assert called(1 << 23)[0] == 3  # one of another order of size takes none
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems can't resize a mapping")

@@ -36,6 +36,12 @@ BAND = 4 * TILE  # rows of tiles that are done together, as what is walked down 
 LOAD, STORE, INDEX, KEEP, GATHERED = "load", "store", "index", "keep", "gathered"
 
 
+# How far ahead of its use memory is asked for: AHEAD_BYTES, or in the first loop over a row that
+# reads something else also what lies at the same place of the next row.
+AHEAD, NEXT_ROW = "ahead", "next row"
+AHEAD_BYTES = 2048
+
+
 class Access(NamedTuple):
     """Memory that a kernel reads or writes, or for INDEX the numbers of positions.
 
@@ -47,7 +53,9 @@ class Access(NamedTuple):
     dtype: str
     inner: str
     varies: bool  # within the row
-    past: bool = False  # is it written past the caches?
+    # Is it written past the caches, or read ahead of its use? AHEAD or NEXT_ROW if that.
+    past: bool = False
+    ahead: str = ""
     turned: bool = False  # of TILED: do the elements of a column lie side by side?
 
 

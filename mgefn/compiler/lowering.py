@@ -16,6 +16,7 @@ from mgefn.compiler.codegen.values import COMPLEX, alignment, held, itemsize, na
 from mgefn.compiler.fusion import FAR, FAR_FROM, Fusion, Group, Term, contiguous
 from mgefn.compiler.kernel import (
     ACROSS,
+    AHEAD,
     BACKWARD,
     BAND,
     FLAT,
@@ -24,6 +25,7 @@ from mgefn.compiler.kernel import (
     KEEP,
     LOAD,
     MOST_ACROSS,
+    NEXT_ROW,
     PAIRS,
     RAGGED,
     ROWS,
@@ -47,8 +49,9 @@ FEW = 8  # elements of a last axis below which vectors run along the one before
 HEAVY = 8.0  # cost of an operation from which a vector is one register wide
 BAKED = (0, 1, -1)  # literals that are part of the code
 MANY = 64  # rows from which short ones run in vectors across rows
-PAST = 3 << 20  # bytes of a result from which it is written past the caches, if little is computed
+PAST = 3 << 20  # bytes from which a result is written past the caches, and an operand read ahead
 PAST_ROW = 256  # least elements of a row for that
+NEXT_BYTES = 64 << 10  # of a row at most, for the caches to keep the next one
 PIECE_ELEMENTS = 1 << 14  # least length of a piece of a divided row
 
 
@@ -118,7 +121,7 @@ class Lowering:
     shuffles = True  # are loads backward and of every second element kinds of their own?
     across = True  # may vectors run across short rows?
     tiled = True  # may rows be taken in tiles?
-    # May results be written past the caches?
+    # May results be written past the caches, and operands be asked for ahead of their use?
     past = platform.machine().lower() in ("x86_64", "amd64")
 
     def __init__(self, fusion: Fusion, group: Group, vector_bytes: int):
@@ -330,18 +333,27 @@ class Lowering:
             moves = any(inner_steps[:1] if layout == ACROSS else inner_steps)
             varies = moves and not (len(inner) == 1 and inner[0][0] == 1)
             varies |= masked.get(i, False)
-            past = (
+            large = (
                 self.past
-                and traffic >= 2 * arithmetic
-                and kind == STORE
+                and kind in (LOAD, STORE)
                 and stride == UNIT
-                and layout in (FLAT, ROWS)
+                and layout in (FLAT, ROWS, RAGGED)
                 and inner[-1][0] >= PAST_ROW
-                and width * itemsize(dtype) >= 16
                 and where[0].__class__ is Var
                 and where[0].aval.nbytes >= PAST
+            )
+            past = (
+                large
+                and arithmetic <= 1.5 * traffic  # more of it waits for the stores
+                and kind == STORE
+                and layout != RAGGED
+                and width * itemsize(dtype) >= 16
                 and not any(a[1] in COMPLEX for a in accesses)
             )
+            ahead = ""
+            if large and kind == LOAD and i not in masked and width * itemsize(dtype) >= 32:
+                short = math.prod(n for n, _ in inner) * itemsize(dtype) <= NEXT_BYTES
+                ahead = NEXT_ROW if layout == ROWS and short else AHEAD
             turned = (
                 layout == TILED
                 and kind == LOAD
@@ -351,7 +363,7 @@ class Lowering:
                 and dtype not in COMPLEX
             )
             varies |= kind != STORE and moves
-            described.append(Access(kind, dtype, stride, varies, past, turned))
+            described.append(Access(kind, dtype, stride, varies, past, ahead, turned))
             numbers += outer_steps
             numbers += inner_steps if stride == STRIDED else inner_steps[:-1]
             if kind == INDEX:

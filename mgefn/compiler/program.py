@@ -23,7 +23,7 @@ import numpy as np
 from mgefn import forks
 from mgefn.compiler import arena, native
 from mgefn.compiler.passes import optimized
-from mgefn.compiler.pool import LARGE, has_block_alone, offer, pool
+from mgefn.compiler.pool import HUGE, LARGE, has_block_alone, offer, pool
 from mgefn.compiler.report import ProgramReport, StepReport
 from mgefn.compiler.steps import Fixed, NativeStep, Scratch
 from mgefn.config import config
@@ -150,6 +150,27 @@ class _Frames:
                     with contextlib.suppress(ValueError):  # another thread has just taken it
                         alive.idle.remove(old)
 
+    def make_way(self, size: int) -> None:
+        """Let go of the oldest idle slab whose pages one of `size` bytes can have.
+
+        For the system clears new pages, which takes longer than many a program: one that is called
+        with ever new shapes has one slab. A program that was robbed and called again is left alone,
+        so that those that are called by turns keep theirs.
+        """
+        with self._lock:
+            for key, (owner, old) in self._large.items():
+                slab, alive = old.slab, owner()
+                assert slab is not None, "it is large"
+                fits = slab.nbytes <= 2 * size and size <= 2 * slab.nbytes
+                if not fits or alive is None or alive.robbed:
+                    continue
+                with contextlib.suppress(ValueError):  # another thread has just taken it
+                    alive.idle.remove(old)
+                    alive.robbed = True
+                    del self._large[key]
+                    pool.slab_waits(-slab.nbytes)
+                return
+
     def clear(self) -> None:
         """Let go of the idle slabs of all programs."""
         self.shrink(0)
@@ -239,6 +260,7 @@ class Executable:
             self.closed = native.with_native_steps(self.plain)
         self.donated = donated
         self.idle: list[_Frame] = []
+        self.robbed = False  # has another program taken the slab of an idle frame?
         self._plan()
 
     # -- planning -------------------------------------------------------------------------------
@@ -661,7 +683,10 @@ class Executable:
         """A function of the program over a slab of its own."""
         values = dict(self._literals)
         if self.slab_bytes >= LARGE:
-            frames.shrink(max(0, pool.limit - self.slab_bytes))  # for their memory to be this one's
+            # For their memory to be this one's.
+            frames.shrink(max(0, pool.limit - self.slab_bytes))
+            if self.slab_bytes >= HUGE:
+                frames.make_way(self.slab_bytes)
         slab = pool.take(self.slab_bytes) if self.slab_bytes else None
         views: dict[Any, np.ndarray] = {}  # values that follow each other in place share one
         for name, eqn, v, ins in self._binds:

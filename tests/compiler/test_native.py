@@ -580,6 +580,22 @@ def test_only_large_results_of_little_arithmetic_are_written_past_the_caches() -
     assert "movnt" not in code(lambda x: special.gammaln(x) + x, 1 << 20)
 
 
+@pytest.mark.skipif(not lowering.Lowering.past, reason="only code for x86 reads ahead")
+def test_only_large_operands_are_read_ahead() -> None:
+    def prefetches(fun: Callable[[Any], Any], *shape: int) -> int:
+        code = mgefn.jit(fun).lower(drawn(*shape)).compile().as_text("llvm")
+        return code.count("call void @llvm.prefetch")
+
+    def normalized(x: Any) -> Any:
+        return x - x.mean(1, keepdims=True)
+
+    assert prefetches(mnp.exp, 1 << 20) == 1
+    assert prefetches(mnp.exp, 1 << 19) == 0
+    assert prefetches(lambda x: x[::-1] + x, 1 << 20) == 1  # the machine's own reach is enough
+    assert prefetches(normalized, 1 << 10, 1 << 10) == 2  # this row, and the next
+    assert prefetches(normalized, 1 << 3, 1 << 17) == 1  # rows that the caches can't hold
+
+
 # -- code that no program has any more -----------------------------------------------------------
 
 

@@ -248,6 +248,11 @@ class Builder:
         """A store past the caches, to memory that is aligned."""
         self.do(f"store {ty} {x}, ptr {pointer}, align {align}, !nontemporal !2")
 
+    def prefetch(self, pointer: str) -> None:
+        """Ask for a line of memory that is soon read; the address need not exist."""
+        self.module.declare("llvm.prefetch.p0", "void", ["ptr", *["i32 immarg"] * 3])
+        self.do(f"call void @llvm.prefetch.p0(ptr {pointer}, i32 0, i32 3, i32 1)")
+
     def masked_load(
         self, t: str, where: str, mask: str, align: int,
         other: str = "zeroinitializer", many: bool = False,

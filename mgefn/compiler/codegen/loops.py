@@ -36,11 +36,13 @@ from mgefn.compiler.codegen.values import (
     ty,
 )
 from mgefn.compiler.kernel import (
+    AHEAD_BYTES,
     BACKWARD,
     FLAT,
     GATHERED,
     INDEX,
     KEEP,
+    NEXT_ROW,
     PAIRS,
     RAGGED,
     STRIDED,
@@ -550,13 +552,14 @@ class Loops:
             bases[i] = base
         size = self.row_size
         # A sum takes the elements in the order of memory, wherever that begins.
-        ahead = [] if reductions or sums else [a for _, a in stores if k.accesses[a].past]
-        first = self._align(ahead, bases) if ahead else "0"
+        past = [] if reductions or sums else [a for _, a in stores if k.accesses[a].past]
+        first = self._align(past, bases) if past else "0"
         with self._vectors_of(size, first) as (j, mask):
             whole = ""
-            if ahead:
+            if past:
                 end = b.icmp("sle", "i64", b.emit(f"add i64 {j}, {w}"), size)
                 whole = b.emit(f"and i1 {b.icmp('sge', 'i64', j, '0')}, {end}")
+            self._read_ahead(stage, needed, bases, j)
             env = dict(splats)
             kept = {n: a for n, a in k.keeps if k.nodes[n].stage < stage}
             for i in needed:
@@ -568,7 +571,7 @@ class Loops:
                 else:
                     env[i] = self._value(node, env, bases, j, mask)
             for n, a in stores:
-                if a in ahead:
+                if a in past:
                     self._store_past(env[n], a, bases, j, mask, whole)
                 else:
                     self._store(env[n], a, bases, j, mask)
@@ -610,6 +613,23 @@ class Loops:
         both = self._all_of([mask, inside], self.k.width)
         x = self._load(node.data, bases, j, both, node.dtype, plain=False)
         return self._chosen(node.dtype, inside, x, env[node.ins[0]])
+
+    def _read_ahead(self, stage: int, needed: Sequence[int], bases: dict[int, str], j: str) -> None:
+        """Ask for the memory of later vectors, which the computation would have to wait for.
+
+        The machine does so by itself, but less far than much arithmetic lasts, and not while loops
+        go over a row that is in the cache. An address that does not exist does no harm.
+        """
+        for i, node in enumerate(self.k.nodes):
+            if node.op != "load" or node.ins or not self.k.accesses[node.data].ahead:
+                continue
+            how, distance = self.k.accesses[node.data].ahead, ""
+            if i in needed and node.stage == stage:
+                distance = str(AHEAD_BYTES)
+            elif how == NEXT_ROW and node.stage == stage - 1 and self.k.outer:
+                distance = self.outer_strides[node.data][-1]
+            if distance:
+                self.b.prefetch(self.b.offset(self._address(node.data, bases, j), distance))
 
     # -- memory in vectors ----------------------------------------------------------------------
 
