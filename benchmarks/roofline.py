@@ -3,7 +3,9 @@
     python benchmarks/roofline.py --threads 1 2
 
 The bound of memory is a copy of 256 MiB by NumPy in that many threads, counted as bytes read plus
-bytes written. The bound of arithmetic is NumPy's product of matrices of 2048 rows, counted as
+bytes written; a kernel whose results are small beside its arguments is shown beside NumPy's inner
+product of 256 MiB with themselves too, as one thread may read less in a second than it can read and
+write. The bound of arithmetic is NumPy's product of matrices of 2048 rows, counted as
 2 * n^3 operations. A kernel is counted by the bytes of its arguments and results, each once, so one
 that reads an argument twice cannot reach 100 %. Arrays are larger than the caches, and results are
 new arrays each time, as a user gets them.
@@ -41,8 +43,8 @@ PRODUCT = 2_048  # rows
 # -- in the child ------------------------------------------------------------------------------
 
 
-def copy_bandwidth(threads: int, quick: bool, length: float) -> float:
-    """Bytes read and written in a second by a copy in some threads."""
+def bandwidths(threads: int, quick: bool, length: float) -> tuple[float, float]:
+    """Bytes in a second: read and written by a copy in some threads, and read by inner products."""
     import numpy as np
 
     n = (COPIED // 16 if quick else COPIED) // 4
@@ -50,18 +52,25 @@ def copy_bandwidth(threads: int, quick: bool, length: float) -> float:
     bounds = [n * i // threads for i in range(threads + 1)]
     parts = [slice(a, b) for a, b in itertools.pairwise(bounds)]
 
+    # Both release the interpreter's lock.
     def copy(part: slice) -> None:
-        np.copyto(target[part], source[part])  # releases the interpreter's lock
+        np.copyto(target[part], source[part])
 
-    def copy_all() -> None:
-        others = [threading.Thread(target=copy, args=(part,)) for part in parts[1:]]
-        for thread in others:
-            thread.start()
-        copy(parts[0])
-        for thread in others:
-            thread.join()
+    def read(part: slice) -> None:
+        np.dot(source[part], source[part])
 
-    return 2 * source.nbytes / middle(steady(copy_all, length))
+    def seconds(work: Callable[[slice], None]) -> float:
+        def all_parts() -> None:
+            others = [threading.Thread(target=work, args=(part,)) for part in parts[1:]]
+            for thread in others:
+                thread.start()
+            work(parts[0])
+            for thread in others:
+                thread.join()
+
+        return middle(steady(all_parts, length))
+
+    return 2 * source.nbytes / seconds(copy), source.nbytes / seconds(read)
 
 
 def product_peak(dtype: str, quick: bool, length: float) -> float:
@@ -87,7 +96,8 @@ def kernel(name: str, quick: bool, length: float) -> dict[str, Any]:
     given = mgefn.device_put(chosen.arguments(size))
     fun = mgefn.jit(chosen.build(mgefn, size))
     result = fun(*given)
-    out: dict[str, Any] = {"bytes": sum(a.nbytes for a in leaves([given, result]))}
+    read, written = (sum(a.nbytes for a in leaves(x)) for x in (given, result))
+    out: dict[str, Any] = {"bytes": read + written, "reads": written < read / 8}
     if name.startswith("matmul"):
         out = {"flops": 2 * size["n"] ** 3, "dtype": str(leaves(result)[0].dtype)}
     del result
@@ -104,8 +114,10 @@ def measure(request: dict[str, Any]) -> dict[str, Any]:
     # Before NumPy is loaded, whose threads stay where they may be when they start.
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
+    copy, read = bandwidths(threads, quick, length)
     return {
-        "copy": copy_bandwidth(threads, quick, length),
+        "copy": copy,
+        "read": read,
         "float32": product_peak("float32", quick, length),
         "float64": product_peak("float64", quick, length),
         "kernels": {name: kernel(name, quick, length) for name in request["kernels"]},
@@ -115,14 +127,14 @@ def measure(request: dict[str, Any]) -> dict[str, Any]:
 # -- in the parent -----------------------------------------------------------------------------
 
 
-def share(answer: dict[str, Any], name: str) -> tuple[float, float]:
+def share(answer: dict[str, Any], name: str, bound: str = "copy") -> tuple[float, float]:
     """What a kernel achieved a second, and that as a percentage of the machine's."""
     found = answer["kernels"][name]
     if "flops" in found:
         rate = found["flops"] / found["seconds"]
         return rate, 100 * rate / answer[found["dtype"]]
     rate = found["bytes"] / found["seconds"]
-    return rate, 100 * rate / answer["copy"]
+    return rate, 100 * rate / answer[bound]
 
 
 def giga(values: list[float], unit: str) -> str:
@@ -131,7 +143,8 @@ def giga(values: list[float], unit: str) -> str:
 
 
 def print_table(answers: list[dict[str, Any]], names: list[str]) -> None:
-    print(f"copy             {giga([a['copy'] for a in answers], 'GB/s')}")
+    for bound in ("copy", "read"):
+        print(f"{bound:16} {giga([a[bound] for a in answers], 'GB/s')}")
     for dtype in ("float32", "float64"):
         print(f"product {dtype:8} {giga([a[dtype] for a in answers], 'GFLOP/s')}")
     for name in names:
@@ -139,7 +152,11 @@ def print_table(answers: list[dict[str, Any]], names: list[str]) -> None:
         unit = "GFLOP/s" if "flops" in answers[0]["kernels"][name] else "GB/s"
         part = Spread.of(percents)
         rate = giga(list(rates), unit)
-        print(f"  {name:20} {rate:32} {part.median:5.0f} % ({part.low:.0f}-{part.high:.0f})")
+        line = f"  {name:20} {rate:32} {part.median:5.0f} % ({part.low:.0f}-{part.high:.0f})"
+        if answers[0]["kernels"][name].get("reads"):
+            part = Spread.of(share(answer, name, "read")[1] for answer in answers)
+            line += f", of a read {part.median:.0f} % ({part.low:.0f}-{part.high:.0f})"
+        print(line)
 
 
 def main() -> int:
