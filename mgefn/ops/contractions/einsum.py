@@ -1,16 +1,19 @@
 """einsum: sums of products named by labels of dimensions.
 
 The labels are read once for each text and shapes. Three or more operands are contracted in pairs,
-in the order that opt_einsum finds or the caller gives. First each operand takes the diagonal of
-labels it has twice; before a product each is summed over the labels that only it has.
+in the order that NumPy or opt_einsum finds or the caller gives. First each operand takes the
+diagonal of labels it has twice; before a product each is summed over the labels that only it has.
 """
 
 from __future__ import annotations
 
 import functools
 import operator
+import string
 from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
 
 from mgefn import dtypes
 from mgefn.core.array import as_array
@@ -46,7 +49,8 @@ def einsum(
     """Sums of products named by index letters, as numpy.einsum gives them.
 
     Letters that are missing in the output are summed over; a letter twice in one operand takes its
-    diagonal. Three operands or more are contracted in pairs, in an order that opt_einsum finds.
+    diagonal. Three operands or more are contracted in pairs, in an order that NumPy
+    finds for up to four, and opt_einsum for more.
 
     Args:
         subscripts: such as "ij,jk->ik"; without "->" the output has the letters that occur once, in
@@ -78,10 +82,8 @@ def einsum(
         check_preferred("einsum", arrays[0].dtype, dtype)
         if len(arrays) != 2:
             arrays = [convert(x, dtype) for x in arrays]
-    if isinstance(optimize, list):
-        optimize = tuple(tuple(p) if isinstance(p, (list, tuple)) else p for p in optimize)
     terms, output, path = _einsum_plan(
-        subscripts, tuple([tuple(x.shape) for x in arrays]), optimize
+        subscripts, tuple([tuple(x.shape) for x in arrays]), _hashable(optimize)
     )
     sizes = _label_sizes(subscripts, terms, [x.shape for x in arrays])
     pending = [_simplified(x, term, sizes) for x, term in zip(arrays, terms, strict=True)]
@@ -106,6 +108,12 @@ def einsum(
     shape = tuple(sizes[i] for i in output)
     x = x if x.shape == shape else reshape(x, shape)
     return x if dtype is None else convert(x, dtype)
+
+
+def _hashable(optimize: Any) -> Any:
+    if not isinstance(optimize, (list, tuple)):
+        return optimize
+    return tuple([tuple(p) if isinstance(p, (list, tuple)) else p for p in optimize])
 
 
 def _interleaved(args: Sequence[Any]) -> tuple[str, tuple[Any, ...]]:
@@ -235,10 +243,14 @@ def _einsum_path(
         return (tuple(range(n)),)
     if optimize is False:
         return ((0, 1), *((0, n - 2 - i) for i in range(n - 2)))
-    import opt_einsum  # here, because only products of three or more operands need it
-
     sizes = _label_sizes(subscripts, terms, shapes)
-    symbol = {label: opt_einsum.get_symbol(i) for i, label in enumerate(sizes)}
+    best = optimize is True or optimize in ("auto", "optimal")
+    # NumPy finds the best order of few operands too, and is there: opt_einsum takes long to load.
+    by_numpy = best and n <= 4 and len(sizes) <= len(string.ascii_letters)
+    if by_numpy:
+        symbol = dict(zip(sizes, string.ascii_letters, strict=False))
+    else:
+        symbol = {label: chr(0x100 + i) for i, label in enumerate(sizes)}
     # Each label once a term and none that broadcasts, as the operands will be when contracted.
     texts, views = [], []
     for term, shape in zip(terms, shapes, strict=True):
@@ -247,12 +259,18 @@ def _einsum_path(
         views.append(tuple(kept.values()))
     present = {a for t in texts for a in t}
     result = "".join(symbol[a] for a in output if symbol[a] in present)
-    path, _ = opt_einsum.contract_path(
-        f"{','.join(texts)}->{result}",
-        *views,
-        shapes=True,
-        optimize="auto" if optimize is True else optimize,
-    )
+    text = f"{','.join(texts)}->{result}"
+    path: Any = ()
+    if by_numpy:
+        unlimited = ("optimal", 1 << 62)  # elements of a product on the way
+        operands = [np.broadcast_to(np.int8(0), v) for v in views]
+        (_, *path), _ = np.einsum_path(text, *operands, optimize=unlimited)
+    # It leaves all in one step where nothing is summed over.
+    if not by_numpy or any(len(step) > 2 for step in path):
+        import opt_einsum
+
+        optimize = "auto" if optimize is True else optimize
+        path, _ = opt_einsum.contract_path(text, *views, shapes=True, optimize=optimize)
     return tuple(tuple(sorted(step)) for step in path)
 
 
@@ -372,8 +390,7 @@ def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = "auto") -> t
 
     if not isinstance(subscripts, str):
         subscripts, operands = _interleaved((subscripts, *operands))
-    shapes = [as_array(x, "einsum_path").shape for x in operands]
-    path, info = opt_einsum.contract_path(
-        subscripts, *shapes, shapes=True, optimize="auto" if optimize is True else optimize
-    )
+    shapes = tuple([as_array(x, "einsum_path").shape for x in operands])
+    path = _einsum_plan(subscripts, shapes, _hashable(optimize))[2]
+    info = opt_einsum.contract_path(subscripts, *shapes, shapes=True, optimize=path)[1]
     return ["einsum_path", *path], info
