@@ -357,6 +357,14 @@ def test_arrays_are_called_arrays() -> None:
         mgefn.jit(lambda x: x.detach())(1.0)
 
 
+def test_only_what_arrays_have_is_offered_for_completion() -> None:
+    x = mnp.ones((2, 2))
+    names = [name for name in dir(x) if not name.startswith("_")]
+    assert {"at", "shape", "astype", "block_until_ready", "sum", "T"} <= set(names)
+    assert all(hasattr(x, name) for name in names)
+    assert not set(suggestions.ATTRIBUTES["array"]) & set(names)
+
+
 def test_views_by_sizes_are_reshapes() -> None:
     for sizes, shown in (((3, 2), "3, 2"), ((-1,), "-1"), ((3, 2, 1), "3, 2, 1")):
         with pytest.raises(ArgumentError, match=rf"^view: takes .*x\.reshape\({shown}\)"):

@@ -889,6 +889,9 @@ class Array:
     def block_until_ready(self) -> Array:
         raise NotImplementedError  # concrete arrays and tracers define it
 
+    def __dir__(self) -> list[str]:
+        return [name for name in super().__dir__() if name not in suggestions.ATTRIBUTES["array"]]
+
 
 class _Elsewhere:
     """Stands for a method that arrays of other libraries have: there is none, and what is instead.

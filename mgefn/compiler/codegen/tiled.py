@@ -67,14 +67,11 @@ class Tiled(Loops):
         t = stored(dtype, TILE)
         top = self._row_base(n, [first])
         # The machine does not guess that the next vector of columns will want these lines.
-        hints = ["i32 immarg"] * 3
-        b.module.declare("llvm.prefetch.p0", "void", ["ptr", *hints])
         stride = self.inner_strides[n][-1]
         following = b.emit(f"add i64 {j}, {w}")
         ahead = b.offset(top, b.emit(f"mul i64 {following}, {stride}"))
         for c in range(w):
-            where = b.offset(ahead, b.emit(f"mul i64 {stride}, {c}"))
-            b.do(f"call void @llvm.prefetch.p0(ptr {where}, i32 0, i32 3, i32 1)")
+            b.prefetch(b.offset(ahead, b.emit(f"mul i64 {stride}, {c}")))
         block = min(TILE, w)
         square = stored(dtype, block)
         for c0 in range(0, w, block):
