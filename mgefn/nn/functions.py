@@ -204,8 +204,8 @@ def gelu(x: ArrayLike, approximate: bool = True) -> Array:
     """
     a = _float("gelu", x)
     if approximate:
-        inner = math.sqrt(2 / math.pi) * (a + 0.044715 * a**3)
-        return a * (0.5 * (1.0 + tanh(inner)))
+        # 0.5 * (1 + tanh(u)) = sigmoid(2 u), which takes less time and no difference that cancels.
+        return a * logistic(math.sqrt(8 / math.pi) * (a + 0.044715 * a**3))
     return 0.5 * a * erfc(-a * math.sqrt(0.5))
 
 
