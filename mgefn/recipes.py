@@ -9,12 +9,15 @@ functions. So modules, optimizers and training states go to other processes as t
 from __future__ import annotations
 
 import functools
+import inspect
 import sys
 import types
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar, cast
 
+from mgefn.core.array import ConcreteArray
 from mgefn.errors import ArgumentError, api_boundary, leave_api, refused_call
+from mgefn.tree.exact import exact
 
 __all__ = ["Made", "Recipe", "maker", "recipe_of", "shown"]
 
@@ -44,12 +47,18 @@ class Recipe:
         """What equal calls have in common; the recipe's own identity, where it can't be told."""
         if self._key is None:
             try:
-                key = (self.function, _kept(self.args), _kept(tuple(sorted(self.kwargs.items()))))
+                key = (self.function, *map(_kept, self._arguments()))
                 hash(key)
-            except TypeError:  # an array, a dict, a list: those may change, or give no one answer
+            except TypeError:  # an array of NumPy's, an object that changes
                 key = id(self)
             self._key = key
         return self._key
+
+    def _arguments(self) -> tuple[Any, Any]:
+        """(args, kwargs) with defaults, so that it does not matter how a call is written."""
+        bound = inspect.signature(self.function).bind(*self.args, **self.kwargs)
+        bound.apply_defaults()
+        return bound.args, tuple(sorted(bound.kwargs.items()))
 
     def part(self, name: str) -> Any:
         """The function of a name in what the call gives; "" for all of it."""
@@ -62,16 +71,37 @@ class Recipe:
 
     def __repr__(self) -> str:
         given = [shown(x) for x in self.args]
-        given += [f"{name}={shown(x)}" for name, x in self.kwargs.items()]
-        return f"{self.function.__name__}({', '.join(given)})"
+        name = self.function.__name__
+        if "." in self.function.__qualname__:  # of a method the first one is its object
+            name = f"{given.pop(0)}.{name}"
+        given += [f"{key}={shown(x)}" for key, x in self.kwargs.items()]
+        return f"{name}({', '.join(given)})"
 
 
 def _kept(x: Any) -> Any:
-    """The value with its type: 1 and 1.0 are equal, but what they make has other dtypes."""
-    if type(x) is tuple:
-        return tuple(_kept(i) for i in x)
-    # By its text 0.0 is not -0.0, and nan is itself.
-    return type(x), repr(x) if type(x) in (float, complex) else x
+    """What tells the value apart: `exact`, also of containers, which are the recipe's own."""
+    cls = type(x)
+    if isinstance(x, (tuple, list)):
+        return cls, tuple([_kept(i) for i in x])
+    if cls is dict:
+        return cls, tuple([(_kept(key), _kept(value)) for key, value in x.items()])
+    if cls is set:
+        return cls, frozenset([_kept(i) for i in x])
+    if cls is functools.partial:
+        return cls, _kept(x.func), _kept(x.args), _kept(x.keywords)
+    if cls is ConcreteArray:  # one of NumPy's may change, and equals none but itself
+        return cls, x.aval, x._data.tobytes()
+    return exact(x)
+
+
+def _owned(x: Any) -> Any:
+    """The value, with copies of the containers that its owner may change afterwards."""
+    cls = type(x)
+    if cls is list or cls is tuple:
+        return cls([_owned(i) for i in x])
+    if cls is dict:
+        return {key: _owned(value) for key, value in x.items()}
+    return set(x) if cls is set else x
 
 
 def shown(x: Any) -> str:
@@ -195,13 +225,15 @@ def maker(
     """
     bounded = api_boundary(fn)
     # In the closure, as the globals below are those of fn.
-    leave, remembered, recipe = leave_api, _remembered, Recipe
+    leave, remembered, recipe, owned = leave_api, _remembered, Recipe, _owned
 
     def make(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             if check is not None:
                 check(args, kwargs)
-            return remembered(bounded(*args, **kwargs), recipe(made, args, kwargs))
+            # What its function and the recipe hold stays as it is, whoever changes a list later.
+            mine, named = owned(args), owned(kwargs)
+            return remembered(bounded(*mine, **named), recipe(made, mine, named))
         except BaseException as exc:
             leave(exc)
             raise

@@ -33,6 +33,7 @@ from mgefn.optim.numerics import (
     zero_count,
     zeros_of,
 )
+from mgefn.recipes import Recipe
 
 
 class TraceState(NamedTuple):
@@ -212,15 +213,14 @@ class MultiSteps:
     ) -> None:
         must_be_optimizer("MultiSteps", "opt", opt)
         self._opt = with_extra_args_support(opt)
-        self._every_k: Callable[[Any], Any]
-        if callable(every_k_schedule):
-            self._every_k = every_k_schedule
-        else:
+        if not callable(every_k_schedule):
             check_positive("MultiSteps", "every_k_schedule", every_k_schedule)
-            self._every_k = lambda step: every_k_schedule
+        self._every_k = every_k_schedule
         self._use_grad_mean = use_grad_mean
         self._should_skip = should_skip_update_fn
         self._dtype = accumulator_dtype
+        given = opt, every_k_schedule, use_grad_mean, should_skip_update_fn, accumulator_dtype
+        self._recipe = Recipe(type(self), given, {})
 
     @property
     def inner_opt(self) -> GradientTransformationExtraArgs:
@@ -247,7 +247,9 @@ class MultiSteps:
         **extra_args: Any,
     ) -> tuple[Updates, MultiStepsState]:
         """Gather a gradient, and make a step if it is the last one."""
-        every = self._every_k(state.gradient_step)
+        every = self._every_k
+        if callable(every):
+            every = every(state.gradient_step)
         skip: Any = asarray(False)
         skip_state: Any = ()
         if self._should_skip is not None:
@@ -282,6 +284,27 @@ class MultiSteps:
         """Whether the last gradient made a step."""
         return (state.mini_step == 0) & (state.gradient_step > 0)
 
+    @maker
     def gradient_transformation(self) -> GradientTransformation:
         """This as a pair (init, update)."""
-        return GradientTransformationExtraArgs(self.init, self.update)
+
+        def init(params: Params) -> MultiStepsState:
+            return self.init(params)
+
+        def update(
+            updates: Updates, state: MultiStepsState, params: Params | None = None, **extra_args: Any
+        ) -> tuple[Updates, MultiStepsState]:
+            return self.update(updates, state, params, **extra_args)
+
+        return GradientTransformationExtraArgs(init, update)
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return self._recipe.key == other._recipe.key
+
+    def __hash__(self) -> int:
+        return hash(self._recipe.key)
+
+    def __repr__(self) -> str:
+        return repr(self._recipe)

@@ -40,7 +40,7 @@ def exact(value: Any) -> Any:
         return cls, value
     if isinstance(value, tuple):
         return cls, tuple([exact(v) for v in value])
-    if isinstance(value, _FLOATS):
+    if isinstance(value, _FLOATS) or _is_narrow(value):
         # By its text: 0.0 and -0.0 are equal, and nan is not equal to itself.
         return cls, repr(value) if value == 0 or value != value else value
     if isinstance(value, _COMPLEX):
@@ -52,6 +52,11 @@ def exact(value: Any) -> Any:
     if names is None:
         return cls, value
     return cls, tuple([exact(getattr(value, name)) for name in names])
+
+
+def _is_narrow(value: Any) -> bool:
+    """Is it bfloat16 or one of its kin, which are no `np.floating`?"""
+    return isinstance(value, np.generic) and value.dtype.kind == "V" and value.dtype.names is None
 
 
 @functools.lru_cache(maxsize=1024)
