@@ -555,6 +555,7 @@ _LENDERS = {name: module for module, names in _LENT.items() for name in names}
 def __getattr__(name: str) -> Any:
     if name in _LENDERS:
         value = globals()[name] = getattr(importlib.import_module(_LENDERS[name]), name)
+        _dispatch.serve_late(name, value)
         return value
     if name in _DEFAULTS:
         return _DEFAULTS[name]().type

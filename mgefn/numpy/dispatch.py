@@ -69,10 +69,22 @@ def serve(numpy: ModuleType) -> None:
     inside = vars(sys.modules.get("numpy._core.umath", np))
     for value in (*vars(np).values(), *inside.values()):
         if isinstance(value, np.ufunc) and value.__name__ in vars(numpy):
-            fn = _UFUNCS[value] = vars(numpy)[value.__name__]
-            if isinstance(fn, FunctionType):
-                for how in ("at",) if value.nin == 1 else _METHODS_OF_UFUNCS:
-                    setattr(fn, how, _Method(value, how))
+            _be_ufunc(vars(numpy)[value.__name__], value)
+
+
+def serve_late(name: str, fn: Any) -> None:
+    """The same for a function that `mgefn.numpy` loads when it is first asked for."""
+    ufunc = getattr(np, name, None)
+    if isinstance(ufunc, np.ufunc):
+        _be_ufunc(fn, ufunc)
+
+
+def _be_ufunc(fn: Any, ufunc: np.ufunc) -> None:
+    """Have the ufunc find our function, which gets the methods of the ufunc."""
+    _UFUNCS[ufunc] = fn
+    if isinstance(fn, FunctionType):
+        for how in ("at",) if ufunc.nin == 1 else _METHODS_OF_UFUNCS:
+            setattr(fn, how, _Method(ufunc, how))
 
 
 # Parameters that come after the arrays, by position.
@@ -247,8 +259,6 @@ def _function_of(ufunc: Any) -> Callable[..., Any] | None:
     if fn is None and getattr(np, ufunc.__name__, None) is ufunc:
         # One of those that mgefn.numpy loads when they are first asked for.
         fn = getattr(NAMESPACES["numpy"], ufunc.__name__, None)
-        if fn is not None:
-            _UFUNCS[ufunc] = fn
     if fn is None and _is_special(ufunc):
         name = str(ufunc.__name__)
         if name in _ALSO_NUMPYS:

@@ -206,6 +206,35 @@ def test_outer_reduceat_and_many_results() -> None:
     np.testing.assert_allclose(fraction + whole, x, rtol=1e-6)
 
 
+def test_every_ufunc_has_its_methods() -> None:
+    x, y = np.array([12, 18, 30]), np.array([8, 27])
+    for name in ("gcd", "lcm"):
+        ours, theirs = getattr(mnp, name), getattr(np, name)
+        assert ours.reduce(x) == theirs.reduce(x)
+        assert ours.reduce(mnp.array([x, x]), axis=1, initial=5).tolist() == [
+            theirs.reduce(x, initial=5)
+        ] * 2
+        np.testing.assert_array_equal(ours.accumulate(x), theirs.accumulate(x))
+        np.testing.assert_array_equal(ours.outer(x, y), theirs.outer(x, y))
+        np.testing.assert_array_equal(mgefn.jit(ours.outer)(x, y), theirs.outer(x, y))
+        np.testing.assert_array_equal(ours.reduceat(x, [0, 1]), theirs.reduceat(x, [0, 1]))
+        target = x.copy()
+        ours.at(target, [0, 0], [8, 6])
+        want = x.copy()
+        theirs.at(want, [0, 0], [8, 6])
+        np.testing.assert_array_equal(target, want)
+        with pytest.raises(mgefn.errors.ArgumentError, match=rf"{name}\.at: .* immutable"):
+            ours.at(mnp.asarray(x), [0], 8)
+    np.testing.assert_array_equal(mnp.ldexp.outer(X[0], y), np.ldexp.outer(np.asarray(X[0]), y))
+    with pytest.raises(TypeError, match="ldexp"):  # NumPy's words: it has no loop for that
+        mnp.ldexp.reduce(X[0])
+    for name in mnp.__all__:
+        ufunc = getattr(np, name, None)
+        if isinstance(ufunc, np.ufunc):
+            for how in ("at",) if ufunc.nin == 1 else dispatch._METHODS_OF_UFUNCS:
+                assert callable(getattr(getattr(mnp, name), how)), f"{name}.{how}"
+
+
 def test_numpy_arrays_may_be_written() -> None:
     target = np.ones((2, 3), np.float32)
     before = target

@@ -266,10 +266,15 @@ class _Linker:
         jit = llvm.create_lljit_compiler(_target_machine(), use_jit_link=True, suppress_errors=True)
         # What an interrupt leaves behind stays: a JIT can't go while a library of it is there.
         self._kept.append(jit)
+        # No object of llvmlite's may end these: loaded by an atexit handler it is not told that
+        # Python ends, and would do it when its own modules are gone.
+        jit._owned = True
         library = llvm.JITLibraryBuilder()
         for name, address in symbols().items():
             library.import_symbol(name, address)
-        self._kept.append(library.link(jit, "c"))
+        tracker = library.link(jit, "c")
+        tracker._owned = True
+        self._kept.append(tracker)
         self._jit = jit  # last: it is started with the library only
 
 
