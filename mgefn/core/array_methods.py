@@ -932,7 +932,9 @@ class IndexUpdate:
     """`x.at[index]`: each method gives a new array and leaves x as it is.
 
     All take `indices_are_sorted` and `unique_indices` (promises that may speed the update up),
-    `mode` ("drop", the default: updates out of bounds are ignored; "clip"; "promise_in_bounds").
+    `mode` ("drop", the default: updates out of bounds are ignored; "clip"; "promise_in_bounds"),
+    and `wrap_negative_indices`: whether negative indices count from the end, as they do without a
+    word; else they are out of bounds.
     `get` has the modes "clip", the default, and "fill", which is it where a `fill_value` is given;
     "fill" alone takes NaN, the least signed or the greatest unsigned integer, or True.
     """
@@ -951,10 +953,17 @@ class IndexUpdate:
         indices_are_sorted: bool = False,
         unique_indices: bool = False,
         mode: Any = None,
+        wrap_negative_indices: bool = True,
     ) -> Array:
         """A copy of x after x[index] = values."""
         return METHODS["index_set"](
-            self.array, self.index, values, indices_are_sorted, unique_indices, mode
+            self.array,
+            self.index,
+            values,
+            indices_are_sorted,
+            unique_indices,
+            mode,
+            wrap_negative_indices,
         )
 
     @api_boundary
@@ -965,10 +974,17 @@ class IndexUpdate:
         indices_are_sorted: bool = False,
         unique_indices: bool = False,
         mode: Any = None,
+        wrap_negative_indices: bool = True,
     ) -> Array:
         """A copy of x after x[index] += values, repeated indices added up."""
         return METHODS["index_add"](
-            self.array, self.index, values, indices_are_sorted, unique_indices, mode
+            self.array,
+            self.index,
+            values,
+            indices_are_sorted,
+            unique_indices,
+            mode,
+            wrap_negative_indices,
         )
 
     @api_boundary
@@ -979,10 +995,17 @@ class IndexUpdate:
         indices_are_sorted: bool = False,
         unique_indices: bool = False,
         mode: Any = None,
+        wrap_negative_indices: bool = True,
     ) -> Array:
         """A copy of x after x[index] -= values."""
         return METHODS["index_subtract"](
-            self.array, self.index, values, indices_are_sorted, unique_indices, mode
+            self.array,
+            self.index,
+            values,
+            indices_are_sorted,
+            unique_indices,
+            mode,
+            wrap_negative_indices,
         )
 
     @api_boundary
@@ -993,10 +1016,17 @@ class IndexUpdate:
         indices_are_sorted: bool = False,
         unique_indices: bool = False,
         mode: Any = None,
+        wrap_negative_indices: bool = True,
     ) -> Array:
         """A copy of x after x[index] *= values, repeated indices multiplied."""
         return METHODS["index_multiply"](
-            self.array, self.index, values, indices_are_sorted, unique_indices, mode
+            self.array,
+            self.index,
+            values,
+            indices_are_sorted,
+            unique_indices,
+            mode,
+            wrap_negative_indices,
         )
 
     @api_boundary
@@ -1007,10 +1037,17 @@ class IndexUpdate:
         indices_are_sorted: bool = False,
         unique_indices: bool = False,
         mode: Any = None,
+        wrap_negative_indices: bool = True,
     ) -> Array:
         """A copy of x after x[index] /= values."""
         return METHODS["index_divide"](
-            self.array, self.index, values, indices_are_sorted, unique_indices, mode
+            self.array,
+            self.index,
+            values,
+            indices_are_sorted,
+            unique_indices,
+            mode,
+            wrap_negative_indices,
         )
 
     @api_boundary
@@ -1021,10 +1058,17 @@ class IndexUpdate:
         indices_are_sorted: bool = False,
         unique_indices: bool = False,
         mode: Any = None,
+        wrap_negative_indices: bool = True,
     ) -> Array:
         """A copy of x after x[index] **= values."""
         return METHODS["index_power"](
-            self.array, self.index, values, indices_are_sorted, unique_indices, mode
+            self.array,
+            self.index,
+            values,
+            indices_are_sorted,
+            unique_indices,
+            mode,
+            wrap_negative_indices,
         )
 
     @api_boundary
@@ -1035,10 +1079,17 @@ class IndexUpdate:
         indices_are_sorted: bool = False,
         unique_indices: bool = False,
         mode: Any = None,
+        wrap_negative_indices: bool = True,
     ) -> Array:
         """A copy of x after the smaller of x[index] and values."""
         return METHODS["index_min"](
-            self.array, self.index, values, indices_are_sorted, unique_indices, mode
+            self.array,
+            self.index,
+            values,
+            indices_are_sorted,
+            unique_indices,
+            mode,
+            wrap_negative_indices,
         )
 
     @api_boundary
@@ -1049,10 +1100,17 @@ class IndexUpdate:
         indices_are_sorted: bool = False,
         unique_indices: bool = False,
         mode: Any = None,
+        wrap_negative_indices: bool = True,
     ) -> Array:
         """A copy of x after the larger of x[index] and values."""
         return METHODS["index_max"](
-            self.array, self.index, values, indices_are_sorted, unique_indices, mode
+            self.array,
+            self.index,
+            values,
+            indices_are_sorted,
+            unique_indices,
+            mode,
+            wrap_negative_indices,
         )
 
     mul = multiply
@@ -1065,10 +1123,17 @@ class IndexUpdate:
         indices_are_sorted: bool = False,
         unique_indices: bool = False,
         mode: Any = None,
+        wrap_negative_indices: bool = True,
     ) -> Array:
         """A copy of x with func applied to x[index], as numpy.ufunc.at does for unary ufuncs."""
         return METHODS["index_apply"](
-            self.array, self.index, func, indices_are_sorted, unique_indices, mode
+            self.array,
+            self.index,
+            func,
+            indices_are_sorted,
+            unique_indices,
+            mode,
+            wrap_negative_indices,
         )
 
     @api_boundary
@@ -1078,11 +1143,18 @@ class IndexUpdate:
         indices_are_sorted: bool = False,
         unique_indices: bool = False,
         mode: Any = None,
+        wrap_negative_indices: bool = True,
         fill_value: Any = None,
     ) -> Array:
         """x[index] with a say in what happens out of bounds."""
         return METHODS["index_get"](
-            self.array, self.index, indices_are_sorted, unique_indices, mode, fill_value
+            self.array,
+            self.index,
+            indices_are_sorted,
+            unique_indices,
+            mode,
+            fill_value,
+            wrap_negative_indices,
         )
 
     def __repr__(self) -> str:

@@ -292,7 +292,10 @@ class MultiSteps:
             return self.init(params)
 
         def update(
-            updates: Updates, state: MultiStepsState, params: Params | None = None, **extra_args: Any
+            updates: Updates,
+            state: MultiStepsState,
+            params: Params | None = None,
+            **extra_args: Any,
         ) -> tuple[Updates, MultiStepsState]:
             return self.update(updates, state, params, **extra_args)
 

@@ -211,9 +211,10 @@ def test_every_ufunc_has_its_methods() -> None:
     for name in ("gcd", "lcm"):
         ours, theirs = getattr(mnp, name), getattr(np, name)
         assert ours.reduce(x) == theirs.reduce(x)
-        assert ours.reduce(mnp.array([x, x]), axis=1, initial=5).tolist() == [
-            theirs.reduce(x, initial=5)
-        ] * 2
+        assert (
+            ours.reduce(mnp.array([x, x]), axis=1, initial=5).tolist()
+            == [theirs.reduce(x, initial=5)] * 2
+        )
         np.testing.assert_array_equal(ours.accumulate(x), theirs.accumulate(x))
         np.testing.assert_array_equal(ours.outer(x, y), theirs.outer(x, y))
         np.testing.assert_array_equal(mgefn.jit(ours.outer)(x, y), theirs.outer(x, y))

@@ -175,6 +175,77 @@ def test_out_of_bounds():
         x.at[0].set(1, mode="nearest")
 
 
+# What stands for x[index], with and without negative indices counting from the end.
+WRAPS = [-1, -5, (1, -1), np.array([-1, 0, 3, 9]), np.array([-1, 2], np.int8),
+         (slice(-2, None), -1), (None, -1), (np.array([[-1], [0]]), np.array([-1, 0]))]  # fmt: skip
+
+
+@pytest.mark.parametrize("index", WRAPS, ids=str)
+@pytest.mark.parametrize("jitted", [False, True])
+def test_negative_indices_are_out_of_bounds_on_demand(index, jitted):
+    x = as_array(np.arange(1.0, 13.0).reshape(4, 3))
+    run = traced if jitted else lambda fun, *args: fun(*args)
+    parts = [p if isinstance(p, slice) or p is None else np.asarray(p)
+             for p in (index if isinstance(index, tuple) else (index,))]  # fmt: skip
+    # Far out instead: the same as out of bounds above, for what fills or is dropped.
+    beyond = tuple([np.where(p < 0, 99, p) if isinstance(p, np.ndarray) else p for p in parts])
+    low = tuple([np.maximum(p, 0) if isinstance(p, np.ndarray) else p for p in parts])
+
+    def both(name, *args, mode=None, other=beyond):
+        got = run(
+            lambda x: getattr(x.at[index], name)(*args, mode=mode, wrap_negative_indices=False), x
+        )
+        want = getattr(x.at[other], name)(*args, mode=mode)
+        np.testing.assert_array_equal(got, want, err_msg=f"{name} {mode}")
+
+    both("get", mode="fill")
+    both("get", mode="clip", other=low)
+    both("get", other=low)
+    for name in ("set", "add", "subtract", "multiply", "divide", "power", "min", "max"):
+        both(name, 2.0)
+        both(name, 2.0, mode="clip", other=low)
+    both("apply", lambda v: v * 3)
+    both("mul", np.float16(2.0))
+    same = run(lambda x: x.at[index].add(2.0, wrap_negative_indices=True), x)
+    np.testing.assert_array_equal(same, x.at[index].add(2.0))
+    if isinstance(index, np.ndarray):
+        i = as_array(index)
+        got = traced(lambda x, i: x.at[i].get(mode="fill", wrap_negative_indices=False), x, i)
+        np.testing.assert_array_equal(got, x.at[beyond].get(mode="fill"))
+        got = traced(lambda x, i: x.at[i].set(7, wrap_negative_indices=False), x, i)
+        np.testing.assert_array_equal(got, x.at[beyond].set(7))
+        g = mgefn.grad(lambda x: (x.at[i].get(mode="clip", wrap_negative_indices=False)).sum())(x)
+        np.testing.assert_array_equal(g, mgefn.grad(lambda x: x.at[low].get(mode="clip").sum())(x))
+
+
+def test_take_along_axis_without_counting_from_the_end():
+    x, i = as_array(np.array([[1.0, 2.0, 3.0]])), np.array([[-1, 0, 5]])
+    for along in (ix.take_along_axis, mgefn.jit(ix.take_along_axis, static_argnames=(
+        "axis", "mode", "wrap_negative_indices"
+    ))):  # fmt: skip
+        got = along(x, i, axis=1, wrap_negative_indices=False)
+        np.testing.assert_array_equal(got, [[np.nan, 1, np.nan]])
+        got = along(x, i, axis=1, mode="clip", wrap_negative_indices=False)
+        np.testing.assert_array_equal(got, [[1, 1, 3]])
+        for wrap in (None, True):
+            got = along(x, i, axis=1, wrap_negative_indices=wrap)
+            np.testing.assert_array_equal(got, [[3, 1, np.nan]])
+
+
+@pytest.mark.parametrize("i", [2**70, -(2**70), np.uint64(2**64 - 1),
+                               np.array([2**64 - 1], np.uint64)], ids=str)  # fmt: skip
+def test_indices_beyond_every_integer_are_out_of_bounds(i):
+    x = as_array(np.arange(5.0))
+    for run in (traced, lambda fun, *args: fun(*args)):
+        with pytest.raises(IndexOutOfBoundsError, match="getitem"):
+            run(lambda x: x[i], x)
+        np.testing.assert_array_equal(run(lambda x: x.at[i].set(9), x), x)
+        np.testing.assert_array_equal(run(lambda x: x.at[i].add(9), x), x)
+        assert np.isnan(run(lambda x: x.at[i].get(mode="fill"), x)).all()
+        edge = x[0] if np.all(np.asarray(i) < 0) else x[4]
+        assert (run(lambda x: x.at[i].get(mode="clip"), x) == edge).all()
+
+
 @pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "float16", "bfloat16", "complex64"])
 def test_every_dtype(dtype):
     x = as_array(np.ones((3, 2))).astype(dtype)

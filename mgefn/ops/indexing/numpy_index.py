@@ -40,7 +40,7 @@ from mgefn.ops.indexing.gather import (
     fill_param,
     gather_p,
 )
-from mgefn.ops.indexing.slices import INT32, dynamic_slice_p, index_dtype, wrapped
+from mgefn.ops.indexing.slices import INT32, dynamic_slice_p, index_dtype, signed, wrapped
 from mgefn.ops.shaping import (
     broadcast_to_shape,
     concatenate_p,
@@ -142,6 +142,8 @@ def known_index(index: Any) -> Any:
                 raise wrong_index(i)
         if i.dtype.kind not in "iub":
             raise wrong_index(i)
+        if i.dtype == np.uint64:  # NumPy takes what is beyond int64 for negative
+            i = np.minimum(i, np.uint64(2**63 - 1))
         out.append(i)
     return tuple(out)
 
@@ -428,18 +430,26 @@ def _basic(x: Any, entries: Sequence[Any]) -> Any:
     return reshape(out, tuple(shape))
 
 
-def as_indices(e: ScalarEntry | ArrayEntry, size: int, dtype: np.dtype) -> Any:
-    """Nonnegative where in bounds, in a dtype that all columns share."""
+def as_indices(e: ScalarEntry | ArrayEntry, size: int, dtype: np.dtype, wrap: bool) -> Any:
+    """Nonnegative where in bounds, in a dtype that all columns share.
+
+    wrap: whether negative ones count from the end; they are out of bounds else.
+    """
     i = e.index
     if isinstance(i, (int, np.ndarray)):
-        known = np.asarray(i, np.int64 if not isinstance(i, np.ndarray) else None)
-        known = known.astype(np.int64)
-        known = np.where(known < 0, known + size, known)
+        # Beyond int64 every index is out of bounds anyway.
+        if isinstance(i, int):
+            i = min(max(i, -(2**63)), 2**63 - 1)
+        elif i.dtype == np.uint64:
+            i = np.minimum(i, np.uint64(2**63 - 1))
+        known = np.asarray(i).astype(np.int64)
+        if wrap:
+            known = np.where(known < 0, known + size, known)
         if dtype.itemsize == 4:
             # What is far out of bounds must stay so in the narrower dtype.
             known = np.clip(known, -(2**31), 2**31 - 1)
         return ConcreteArray(np.asarray(known, dtype))
-    return convert(wrapped(i, size), dtype)
+    return convert(wrapped(i, size) if wrap else signed(i), dtype)
 
 
 def columns_dtype(entries: Sequence[Any], shape: Sequence[int]) -> np.dtype:
@@ -493,7 +503,7 @@ class Plan(NamedTuple):
     unique: bool
 
 
-def plan(x: Any, parsed: ParsedIndex, name: str) -> Plan:
+def plan(x: Any, parsed: ParsedIndex, name: str, wrap: bool = True) -> Plan:
     """Whole dimensions and slices of step 1 are windows; all else is indexed."""
     entries = parsed.entries
     dtype = columns_dtype(entries, x.shape)
@@ -539,7 +549,7 @@ def plan(x: Any, parsed: ParsedIndex, name: str) -> Plan:
         if e.dim is None:
             continue
         columns.append(e.dim)
-        i = as_indices(e, x.shape[e.dim], dtype)
+        i = as_indices(e, x.shape[e.dim], dtype, wrap)
         if i.shape and after:
             i = reshape(i, (*i.shape, *(1,) * after))
         values.append(i)
@@ -613,7 +623,7 @@ def _advanced(x: Any, parsed: ParsedIndex) -> Any:
 @api_boundary
 def index_get(
     x: ArrayLike, index: Any, indices_are_sorted: bool, unique_indices: bool, mode: Any,
-    fill_value: Any,
+    fill_value: Any, wrap_negative_indices: bool = True,
 ) -> Any:  # fmt: skip
     """x[index] with a mode: "clip", "fill" or "promise_in_bounds".
 
@@ -624,5 +634,5 @@ def index_get(
         mode = CLIP
     parsed_mode = GatherScatterMode.from_any(mode)
     parsed = parsed_index(a, index, "get")
-    p = plan(a, parsed, "get")
+    p = plan(a, parsed, "get", bool(wrap_negative_indices))
     return read_plan(a, p, parsed_mode, fill_value, indices_are_sorted, unique_indices)

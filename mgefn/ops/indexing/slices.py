@@ -83,8 +83,8 @@ def index_dtype(shape: Sequence[int]) -> np.dtype:
     return INT32 if max(shape, default=0) < 2**31 - 1 else np.dtype(np.int64)
 
 
-def wrapped(index: Any, size: int) -> Any:
-    """A traced index where negative values count from the end, in int32 or, if need be, int64."""
+def signed(index: Any) -> Any:
+    """A traced index in int32 or, if need be, int64."""
     if index.dtype.itemsize < 4 or index.dtype == np.uint32:
         index = convert(index, INT32 if index.dtype.itemsize < 4 else np.dtype(np.int64))
     elif index.dtype == np.uint64:
@@ -92,6 +92,12 @@ def wrapped(index: Any, size: int) -> Any:
         index = convert(
             where(index > np.uint64(2**63 - 1), np.uint64(2**63 - 1), index), np.dtype(np.int64)
         )
+    return index
+
+
+def wrapped(index: Any, size: int) -> Any:
+    """The same with negative values counting from the end."""
+    index = signed(index)
     if size > np.iinfo(index.dtype).max:
         index = convert(index, np.dtype(np.int64))
     return where(index < 0, index + scalar(size, index.dtype), index)

@@ -53,7 +53,7 @@ _UFUNCS: dict[Primitive, Any] = {
 
 def _update(
     primitive: Primitive, x: ArrayLike, index: Any, values: ArrayLike, is_sorted: bool,
-    unique: bool, mode: Any,
+    unique: bool, mode: Any, wrap: bool,
 ) -> Any:  # fmt: skip
     a = as_array(x, primitive.name)
     v = METHODS["asarray"](values) if isinstance(values, (list, tuple)) else as_array(values)
@@ -64,19 +64,20 @@ def _update(
         common = dtypes.result_type(a, v)
         if common != dtype:
             wide = _update(primitive, convert(a, common), index, convert(v, common), is_sorted,
-                           unique, mode)  # fmt: skip
+                           unique, mode, wrap)  # fmt: skip
             return _cast(wide, dtype, weak)
     v = _cast(v, dtype, False)
-    if state.current is None and isinstance(a, ConcreteArray) and isinstance(v, ConcreteArray):
+    eager = wrap and state.current is None
+    if eager and isinstance(a, ConcreteArray) and isinstance(v, ConcreteArray):
         out = _known_update(primitive, a, index, v, parsed_mode)
         if out is not None:
             return out
     parsed = parsed_index(a, index, primitive.name)
     if primitive is scatter_p and not parsed.advanced:
-        out = _update_one_piece(a, parsed.entries, v)
+        out = _update_one_piece(a, parsed.entries, v, wrap)
         if out is not None:
             return convert(out, dtype, weak)
-    p = plan(a, parsed, primitive.name)
+    p = plan(a, parsed, primitive.name, wrap)
     u = reshape(_broadcast_values(primitive.name, v, p), p.shape)
     if 0 in p.shape or 0 in a.shape:
         return a
@@ -139,12 +140,12 @@ def _known_update(
                 quietly(ufunc.at, out, known, values)
             else:
                 quietly(ufunc, part, values, out=part)
-    except (IndexError, ValueError, TypeError):
+    except (IndexError, OverflowError, ValueError, TypeError):
         return None  # out of bounds is dropped, and the general way words the errors
     return ConcreteArray(out, x._weak)
 
 
-def _update_one_piece(x: Any, entries: list, v: Any) -> Any:
+def _update_one_piece(x: Any, entries: list, v: Any, wrap: bool) -> Any:
     """The update of one contiguous box at a known place; None where the index is another."""
     starts, sizes, shape = [0] * x.ndim, list(x.shape), []
     for e in entries:
@@ -154,7 +155,7 @@ def _update_one_piece(x: Any, entries: list, v: Any) -> Any:
         if isinstance(e, ScalarEntry):
             if not isinstance(e.index, int):
                 return None
-            i = e.index + x.shape[e.dim] if e.index < 0 else e.index
+            i = e.index + x.shape[e.dim] if wrap and e.index < 0 else e.index
             if not 0 <= i < x.shape[e.dim]:
                 return None
             starts[e.dim], sizes[e.dim] = i, 1
@@ -175,48 +176,52 @@ def _update_one_piece(x: Any, entries: list, v: Any) -> Any:
 @api_boundary
 def index_set(
     x: ArrayLike, index: Any, values: ArrayLike, indices_are_sorted: bool = False,
-    unique_indices: bool = False, mode: Any = None,
+    unique_indices: bool = False, mode: Any = None, wrap_negative_indices: bool = True,
 ) -> Array:  # fmt: skip
     """A copy of x after x[index] = values; of values for one place the last known stays."""
-    return _update(scatter_p, x, index, values, indices_are_sorted, unique_indices, mode)
+    return _update(scatter_p, x, index, values, indices_are_sorted, unique_indices, mode,
+                   wrap_negative_indices)  # fmt: skip
 
 
 @method("index_add")
 @api_boundary
 def index_add(
     x: ArrayLike, index: Any, values: ArrayLike, indices_are_sorted: bool = False,
-    unique_indices: bool = False, mode: Any = None,
+    unique_indices: bool = False, mode: Any = None, wrap_negative_indices: bool = True,
 ) -> Array:  # fmt: skip
     """A copy of x after x[index] += values, repeated indices added up."""
-    return _update(scatter_add_p, x, index, values, indices_are_sorted, unique_indices, mode)
+    return _update(scatter_add_p, x, index, values, indices_are_sorted, unique_indices, mode,
+                   wrap_negative_indices)  # fmt: skip
 
 
 @method("index_subtract")
 @api_boundary
 def index_subtract(
     x: ArrayLike, index: Any, values: ArrayLike, indices_are_sorted: bool = False,
-    unique_indices: bool = False, mode: Any = None,
+    unique_indices: bool = False, mode: Any = None, wrap_negative_indices: bool = True,
 ) -> Array:  # fmt: skip
     """A copy of x after x[index] -= values, repeated indices added up."""
     v = METHODS["asarray"](values) if isinstance(values, (list, tuple)) else as_array(values)
-    return _update(scatter_add_p, x, index, -v, indices_are_sorted, unique_indices, mode)
+    return _update(scatter_add_p, x, index, -v, indices_are_sorted, unique_indices, mode,
+                   wrap_negative_indices)  # fmt: skip
 
 
 @method("index_multiply")
 @api_boundary
 def index_multiply(
     x: ArrayLike, index: Any, values: ArrayLike, indices_are_sorted: bool = False,
-    unique_indices: bool = False, mode: Any = None,
+    unique_indices: bool = False, mode: Any = None, wrap_negative_indices: bool = True,
 ) -> Array:  # fmt: skip
     """A copy of x after x[index] *= values, repeated indices multiplied."""
-    return _update(scatter_mul_p, x, index, values, indices_are_sorted, unique_indices, mode)
+    return _update(scatter_mul_p, x, index, values, indices_are_sorted, unique_indices, mode,
+                   wrap_negative_indices)  # fmt: skip
 
 
 @method("index_divide")
 @api_boundary
 def index_divide(
     x: ArrayLike, index: Any, values: ArrayLike, indices_are_sorted: bool = False,
-    unique_indices: bool = False, mode: Any = None,
+    unique_indices: bool = False, mode: Any = None, wrap_negative_indices: bool = True,
 ) -> Array:  # fmt: skip
     """A copy of x after x[index] /= values, in the dtype of x; repeated divisors multiply."""
     a = as_array(x, "divide")
@@ -224,7 +229,7 @@ def index_divide(
     common = dtypes.to_inexact(dtypes.result_type(a, v))
     ones = full_like_aval(1, ShapedArray(a.shape, common))
     divisor = _update(scatter_mul_p, ones, index, convert(v, common), indices_are_sorted,
-                      unique_indices, mode)  # fmt: skip
+                      unique_indices, mode, wrap_negative_indices)  # fmt: skip
     return _cast(true_divide(a, divisor), a.dtype, a.weak_type)
 
 
@@ -232,40 +237,45 @@ def index_divide(
 @api_boundary
 def index_power(
     x: ArrayLike, index: Any, values: ArrayLike, indices_are_sorted: bool = False,
-    unique_indices: bool = False, mode: Any = None,
+    unique_indices: bool = False, mode: Any = None, wrap_negative_indices: bool = True,
 ) -> Array:  # fmt: skip
     """A copy of x after x[index] **= values; a repeated index is raised once."""
-    old = index_get(x, index, indices_are_sorted, unique_indices, mode, None)
+    old = index_get(x, index, indices_are_sorted, unique_indices, mode, None,
+                    wrap_negative_indices)  # fmt: skip
     return _update(scatter_p, x, index, power(old, values), indices_are_sorted, unique_indices,
-                   mode)  # fmt: skip
+                   mode, wrap_negative_indices)  # fmt: skip
 
 
 @method("index_min")
 @api_boundary
 def index_min(
     x: ArrayLike, index: Any, values: ArrayLike, indices_are_sorted: bool = False,
-    unique_indices: bool = False, mode: Any = None,
+    unique_indices: bool = False, mode: Any = None, wrap_negative_indices: bool = True,
 ) -> Array:  # fmt: skip
     """A copy of x after the smaller of x[index] and values."""
-    return _update(scatter_min_p, x, index, values, indices_are_sorted, unique_indices, mode)
+    return _update(scatter_min_p, x, index, values, indices_are_sorted, unique_indices, mode,
+                   wrap_negative_indices)  # fmt: skip
 
 
 @method("index_max")
 @api_boundary
 def index_max(
     x: ArrayLike, index: Any, values: ArrayLike, indices_are_sorted: bool = False,
-    unique_indices: bool = False, mode: Any = None,
+    unique_indices: bool = False, mode: Any = None, wrap_negative_indices: bool = True,
 ) -> Array:  # fmt: skip
     """A copy of x after the larger of x[index] and values."""
-    return _update(scatter_max_p, x, index, values, indices_are_sorted, unique_indices, mode)
+    return _update(scatter_max_p, x, index, values, indices_are_sorted, unique_indices, mode,
+                   wrap_negative_indices)  # fmt: skip
 
 
 @method("index_apply")
 @api_boundary
 def index_apply(
     x: ArrayLike, index: Any, func: Callable[[Array], Array], indices_are_sorted: bool = False,
-    unique_indices: bool = False, mode: Any = None,
+    unique_indices: bool = False, mode: Any = None, wrap_negative_indices: bool = True,
 ) -> Array:  # fmt: skip
     """A copy of x with func applied to x[index]; a repeated index is applied once."""
-    old = index_get(x, index, indices_are_sorted, unique_indices, mode, None)
-    return _update(scatter_p, x, index, func(old), indices_are_sorted, unique_indices, mode)
+    old = index_get(x, index, indices_are_sorted, unique_indices, mode, None,
+                    wrap_negative_indices)  # fmt: skip
+    return _update(scatter_p, x, index, func(old), indices_are_sorted, unique_indices, mode,
+                   wrap_negative_indices)  # fmt: skip

@@ -26,7 +26,7 @@ from mgefn.ops.indexing.gather import (
     gather_p,
 )
 from mgefn.ops.indexing.select.common import array_of, constant, integers_of, known, needed
-from mgefn.ops.indexing.slices import index_dtype, wrapped
+from mgefn.ops.indexing.slices import index_dtype, signed, wrapped
 from mgefn.ops.shaping import broadcast_to_shape, normalize_axis, reshape, result_shape, zeros
 
 
@@ -110,11 +110,12 @@ def take(
     return convert(out_, x.dtype, True) if x.weak_type else out_
 
 
-def _wrapped_known(i: Any, n: int) -> ConcreteArray:
+def _wrapped_known(i: Any, n: int, wrap: bool = True) -> ConcreteArray:
     if i.dtype == np.uint64:
         i = np.minimum(i, np.uint64(2**63 - 1))
     i = i.astype(np.int64)
-    return constant(np.clip(np.where(i < 0, i + n, i), -1, n).astype(index_dtype((n,))))
+    i = np.where(i < 0, i + n, i) if wrap else i
+    return constant(np.clip(i, -1, n).astype(index_dtype((n,))))
 
 
 @api_boundary
@@ -124,6 +125,8 @@ def take_along_axis(
     axis: int | None = -1,
     mode: str | GatherScatterMode | None = None,
     fill_value: Any = None,
+    *,
+    wrap_negative_indices: bool | None = None,
 ) -> Array:
     """For each index the element of its own row, as numpy.take_along_axis gives it.
 
@@ -131,8 +134,10 @@ def take_along_axis(
         arr: an array.
         indices: integers of arr's rank; the other dimensions broadcast with arr's.
         axis: the dimension that is indexed; None flattens arr.
-        mode: "fill" (default), "clip" or "promise_in_bounds"; negative indices count from the end.
+        mode: "fill" (default), "clip" or "promise_in_bounds".
         fill_value: for "fill"; NaN, or the least integer, where not given.
+        wrap_negative_indices: False takes negative indices for out of bounds; else they count from
+            the end.
     """
     x, i = array_of("take_along_axis", arr), integers_of("take_along_axis", indices)
     if axis is None:
@@ -141,7 +146,8 @@ def take_along_axis(
     if 0 in i.shape:
         return zeros(ShapedArray(i.shape, x.dtype))
     parsed = GatherScatterMode.from_any(mode)
-    _, rows, column, numbers = along(x, i, at)
+    wrap = wrap_negative_indices is None or bool(wrap_negative_indices)
+    _, rows, column, numbers = along(x, i, at, wrap)
     return gather_p.bind1(
         x,
         column,
@@ -169,9 +175,12 @@ def aligned_rows(name: str, x: Any, i: Any, axis: int) -> tuple[Any, Any, int]:
     return x, i, at
 
 
-def along(x: Any, i: Any, at: int) -> tuple:
+def along(x: Any, i: Any, at: int, wrap: bool = True) -> tuple:
     value = known(i)
     n = x.shape[at]
-    i = wrapped(i, n) if value is None else _wrapped_known(value, n)
+    if value is not None:
+        i = _wrapped_known(value, n, wrap)
+    else:
+        i = wrapped(i, n) if wrap else signed(i)
     rows = tuple(d for d in range(x.ndim) if d != at)
     return i, rows, reshape(i, (*i.shape, 1)), rows
