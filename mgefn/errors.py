@@ -303,16 +303,21 @@ def leave_api(exc: BaseException) -> None:
 
 
 def refused_call(
-    fn: Callable[..., Any], exc: BaseException, args: tuple[Any, ...] = (), about: str = ""
+    fn: Callable[..., Any],
+    exc: BaseException,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    about: str = "",
 ) -> ArgumentError | None:
     """The error in the place of another one, where a call has a keyword that fn does not know, or
-    lacks the random key that stands before its other arguments.
+    lacks the random key that stands before its other arguments, or where a function of the user's
+    among the arguments does not take what fn calls it with.
 
     Args:
         fn: what was called, by the caller of this function.
         exc: what came of it.
-        args: what it was called with, by position.
-        about: the name to give it; its own without one.
+        args, kwargs: what it was called with.
+        about: the name to give it, where it has none that says enough; its own without one.
     """
     if not isinstance(exc, (TypeError, ValueError)):
         return None
@@ -320,7 +325,29 @@ def refused_call(
     # Without a frame below the caller's, fn was not entered.
     refused = type(exc) is TypeError and traceback is not None and traceback.tb_next is None
     text = suggestions.explained(fn, exc, about) if refused else ""
-    text = text or suggestions.without_key(fn, args)
+    text = text or suggestions.without_key(fn, args, about)
+    if refused and about:
+        text = text or suggestions.incomplete(fn, exc, args, about)
+    return ArgumentError(text) if text else refused_function(fn, exc, args, kwargs, about)
+
+
+def refused_function(
+    fn: Callable[..., Any],
+    exc: BaseException,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    about: str = "",
+) -> ArgumentError | None:
+    """The error in the place of another one, where a function of the user's among the arguments
+    does not take what fn calls it with. Arguments are those of `refused_call`."""
+    innermost = exc.__traceback__
+    if type(exc) is not TypeError or innermost is None:
+        return None
+    while innermost.tb_next is not None:
+        innermost = innermost.tb_next
+    if not innermost.tb_frame.f_code.co_filename.startswith(_PACKAGE):
+        return None
+    text = suggestions.miscalled(fn, exc, args, kwargs, about)
     return ArgumentError(text) if text else None
 
 
@@ -359,7 +386,7 @@ def api_boundary(fn: Callable[P, R]) -> Callable[P, R]:
         try:
             return fn(*args, **kwargs)
         except BaseException as exc:
-            told = refused(fn, exc, args)
+            told = refused(fn, exc, args, kwargs)
             if told is None:
                 leave(exc)
                 raise

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar, cast
 
 from mgefn.core.array import ConcreteArray
-from mgefn.errors import ArgumentError, api_boundary, leave_api, refused_call
+from mgefn.errors import ArgumentError, api_boundary, leave_api, refused_call, refused_function
 from mgefn.tree.exact import exact
 
 __all__ = ["Made", "Recipe", "maker", "recipe_of", "shown"]
@@ -49,7 +49,7 @@ class Recipe:
             try:
                 key = (self.function, *map(_kept, self._arguments()))
                 hash(key)
-            except TypeError:  # an array of NumPy's, an object that changes
+            except (TypeError, ValueError):  # an array of NumPy's, an object that changes
                 key = id(self)
             self._key = key
         return self._key
@@ -72,10 +72,15 @@ class Recipe:
     def __repr__(self) -> str:
         given = [shown(x) for x in self.args]
         name = self.function.__name__
-        if "." in self.function.__qualname__:  # of a method the first one is its object
+        if _owner(self.function):  # of a method the first one is its object
             name = f"{given.pop(0)}.{name}"
         given += [f"{key}={shown(x)}" for key, x in self.kwargs.items()]
         return f"{name}({', '.join(given)})"
+
+
+def _owner(fun: Callable[..., Any]) -> str:
+    """The class of a method; "" for a function."""
+    return fun.__qualname__.split("<locals>.")[-1].rpartition(".")[0]
 
 
 def _kept(x: Any) -> Any:
@@ -137,7 +142,9 @@ class Made:
         try:
             return self._fun(*args, **kwargs)
         except BaseException as exc:
-            told = refused_call(self._fun, exc, args, self._about())
+            given = self._recipe
+            told = refused_call(self._fun, exc, args, kwargs, self._about())
+            told = told or refused_function(given.function, exc, given.args, given.kwargs)
             if told is None:
                 leave_api(exc)
                 raise
@@ -148,7 +155,9 @@ class Made:
             raise
 
     def _about(self) -> str:
-        return f"{self._recipe.function.__name__}{'.' if self._part else '(...)'}{self._part}"
+        maker = self._recipe.function
+        name = _owner(maker) or maker.__name__
+        return f"{name}{'.' if self._part else '(...)'}{self._part}"
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
@@ -223,7 +232,7 @@ def maker(
         fn: the function.
         check: called with the positional arguments and those by keyword, before fn.
     """
-    bounded = api_boundary(fn)
+    bounded: Callable[..., R] = api_boundary(fn)
     # In the closure, as the globals below are those of fn.
     leave, remembered, recipe, owned = leave_api, _remembered, Recipe, _owned
 

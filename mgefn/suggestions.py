@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 import re
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -480,6 +481,12 @@ def unknown_keyword(about: str, name: str, names: Iterable[str]) -> str:
 
 
 _UNEXPECTED = re.compile(r"got an unexpected keyword argument '(\w+)'")
+_MISSING = re.compile(
+    r"^(\S+)\(\) missing (\d+) required (positional|keyword-only) arguments?: (.+)$"
+)
+_TOO_MANY = re.compile(
+    r"^(\S+)\(\) takes (?:from \d+ to )?(\d+) positional arguments? but (\d+) (?:was|were) given$"
+)
 
 
 def _is_key(x: Any) -> bool:
@@ -505,17 +512,179 @@ def explained(fun: Callable[..., Any], exc: Exception, about: str = "") -> str:
     return unknown_keyword(about, found[1], names) if found and names is not None else ""
 
 
-def without_key(fun: Callable[..., Any], args: tuple[Any, ...]) -> str:
+def incomplete(fun: Callable[..., Any], exc: Exception, args: tuple[Any, ...], about: str) -> str:
+    """The message for a call that lacks arguments or has too many of them, "" for another one.
+
+    Args:
+        fun: what was called, which has no name of its own that says anything.
+        exc: Python's refusal.
+        args: what it was called with, by position.
+        about: the name to give it.
+    """
+    text = str(exc)
+    lacks, many = _MISSING.match(text), _TOO_MANY.match(text)
+    if not lacks and not many:
+        return ""
+    given = ", ".join(map(_described, args)) or "none"
+    if lacks and lacks[3] == "keyword-only":
+        given = "none"
+    call = f"Call {about}{_parameters(fun, values=True)}."
+    if lacks:
+        return f"{about}: needs {lacks[4]} too, got {given}. {call}"
+    names = [p.name for p in inspect.signature(fun).parameters.values()
+             if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]  # fmt: skip
+    return f"{about}: takes ({', '.join(names)}) by position, got {given}. {call}"
+
+
+def _parameters(fun: Callable[..., Any], values: bool = False) -> str:
+    """`(updates, state, params=None)`: what fun takes, or how it is called with all it needs."""
+    shown: list[str] = []
+    for p in inspect.signature(fun).parameters.values():
+        if p.kind is p.VAR_POSITIONAL:
+            shown.append(f"*{p.name}")
+        elif p.kind is p.VAR_KEYWORD:
+            shown += [] if values else [f"**{p.name}"]
+        elif p.kind is p.KEYWORD_ONLY:
+            shown += [f"{p.name}=..."] if p.default is p.empty else []
+        else:
+            shown.append(p.name if p.default is p.empty else f"{p.name}={p.default!r}")
+    return f"({', '.join(shown)})"
+
+
+_CARRY = "The carry comes as one argument: take it apart inside."
+_ELEMENT = "What is mapped over comes as one argument: take it apart inside."
+_OPERANDS = "A branch gets all operands that follow the branches, each as an argument."
+
+_THAT_MANY = "Give it that many."
+
+# What functions of the user's are called with: (function, parameter) -> that, and the repair.
+_CALLED_WITH = {
+    ("fori_loop", "body_fun"): ("(i, carry)", "It returns the next carry."),
+    ("while_loop", "cond_fun"): ("(carry)", _CARRY),
+    ("while_loop", "body_fun"): ("(carry)", _CARRY),
+    ("scan", "f"): ("(carry, x)", "It returns (carry, y); where there is no x, x is None."),
+    ("map", "f"): ("(x)", _ELEMENT),
+    ("associative_scan", "fn"): ("(a, b)", "It combines two elements, or two slices of them."),
+    ("reduce", "computation"): ("(a, b)", "It combines two elements."),
+    ("reduce_window", "computation"): ("(a, b)", "It combines two elements."),
+    ("cond", "true_fun"): ("", _OPERANDS),
+    ("cond", "false_fun"): ("", _OPERANDS),
+    ("switch", "branches"): ("", _OPERANDS),
+    ("custom_root", "f"): ("(x)", "It gives 0 at the root."),
+    ("custom_root", "solve"): ("(f, initial_guess)", "It returns the root."),
+    ("custom_root", "tangent_solve"): ("(g, y)", "It solves g(x) = y for a linear g."),
+    ("custom_linear_solve", "matvec"): ("(x)", "It is linear in x."),
+    ("custom_linear_solve", "solve"): ("(matvec, b)", "It returns x with matvec(x) = b."),
+    ("custom_linear_solve", "transpose_solve"): ("(vecmat, b)", "It returns x with vecmat(x) = b."),
+}  # fmt: skip
+
+
+def miscalled(
+    fun: Callable[..., Any],
+    exc: Exception,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    about: str = "",
+) -> str:
+    """The message for a function of the user's that fun can't call as it does, "" if it is not so.
+
+    Args:
+        fun: what the user called.
+        exc: Python's refusal of a call in there.
+        args, kwargs: what fun was called with, the user's function among them.
+        about: the name to give fun; its own without one.
+    """
+    text = str(exc)
+    lacks, many = _MISSING.match(text), _TOO_MANY.match(text)
+    found = lacks or many
+    if not found or (lacks and lacks[3] == "keyword-only"):
+        return ""
+    try:
+        taken = inspect.signature(fun).bind(*args, **kwargs).arguments
+    except (TypeError, ValueError):
+        return ""
+    about = about or fun.__name__.removeprefix("index_")  # of x.at[i]
+    told = ""
+    for parameter, value in taken.items():
+        several = isinstance(value, (tuple, list))
+        for i, each in enumerate(value if several else [value]):
+            # What we made around a function of the user's calls it in another way.
+            if not callable(each) or parameter == "self" or _own_name(each) != found[1]:
+                continue
+            if getattr(each, "calls_otherwise", False) is True:
+                continue
+            given = _given(each, lacks, many)
+            if given is None:
+                continue
+            what, repair = _CALLED_WITH.get((about, parameter), ("", _THAT_MANY))
+            meant = what and len(what.split(",")) == given
+            if what and not meant:
+                what, repair = "", _THAT_MANY
+            number = f"{given or 'no'} argument{'s' * (given != 1)}"
+            text = (
+                f"{about}: {parameter}{f'[{i}]' * several} must take {number}"
+                f"{', ' * bool(what)}{what}, got {_placed(each)}, which takes "
+                f"{_parameters(each)}. {repair}"
+            )
+            if meant:
+                return text
+            told = told or text  # of several lambdas in one place, the one that may be meant
+    return told
+
+
+def _given(fun: Any, lacks: re.Match[str] | None, many: re.Match[str] | None) -> int | None:
+    """With how many arguments Python refused to call fun; None where it was not this one."""
+    try:
+        signature = inspect.signature(fun)
+    except (TypeError, ValueError):
+        return None
+    places = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    taken = [p for p in signature.parameters.values() if p.kind in places]
+    if lacks:
+        needed = [p.name for p in taken if p.default is inspect.Parameter.empty]
+        missing = re.findall(r"'(\w+)'", lacks[4])
+        given = len(needed) - len(missing)
+        return given if needed[max(given, 0) :] == missing else None
+    assert many is not None
+    # Python counts the object of a method too.
+    bound = inspect.ismethod(fun) or not hasattr(inspect.unwrap(fun), "__code__")
+    given = int(many[3]) - bound
+    return given if len(taken) == int(many[2]) - bound < given else None
+
+
+def _own_name(fun: Any) -> str:
+    """By which Python names a function when it refuses a call of it."""
+    while isinstance(fun, functools.partial):
+        fun = fun.func
+    fun = inspect.unwrap(fun)
+    name = getattr(fun, "__qualname__", None)
+    return name if name is not None else f"{type(fun).__qualname__}.__call__"
+
+
+def _placed(fun: Any) -> str:
+    """Name, file and line of a function, as far as they are known."""
+    while isinstance(fun, functools.partial):
+        fun = fun.func
+    fun = inspect.unwrap(fun)
+    code = getattr(fun, "__code__", None)
+    name = getattr(fun, "__name__", type(fun).__name__)
+    if code is None:
+        return name
+    return f"{name} ({os.path.basename(code.co_filename)}:{code.co_firstlineno})"
+
+
+def without_key(fun: Callable[..., Any], args: tuple[Any, ...], about: str = "") -> str:
     """The message for a call that went wrong, if what went wrong is that the key was forgotten.
 
     Whoever forgets it gives the other arguments by position, one place too early.
     """
     # Not a method, whose first argument is another, nor a decorated function of the user's.
-    ours = getattr(fun, "__module__", "").startswith("mgefn.") and "." not in fun.__qualname__
+    ours = getattr(fun, "__module__", "").startswith("mgefn.")
+    ours = ours and (about or "." not in fun.__qualname__)
     names = (accepted(fun) or ()) if ours else ()
     if names[:1] != ("key",) or len(names) == 1 or not args or _is_key(args[0]):
         return ""
-    about = fun.__name__
+    about = about or fun.__name__
     return (
         f"{about}: the first argument must be a random key, got {_described(args[0])}. Pass one "
         f"before the others: {about}(random.key(seed), ...)."
@@ -533,6 +702,8 @@ __all__ = [
     "ATTRIBUTES",
     "accepted",
     "explained",
+    "incomplete",
+    "miscalled",
     "missing_attribute",
     "missing_name",
     "nearest",

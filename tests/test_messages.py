@@ -21,7 +21,7 @@ import pytest
 
 import mgefn
 import mgefn.numpy as mnp
-from mgefn import lax
+from mgefn import lax, nn, optim
 
 KEPT = Path(__file__).with_name("messages.txt")
 
@@ -376,7 +376,36 @@ RULES = {
     )(1.0),
 }
 
-for group in (SHAPES, DTYPES, INDICES, PYTHON, TRACED, LEAKED, GRAD, MAPS, JIT, RULES):
+
+def one(a):
+    return a
+
+
+def add(a, b):
+    return a + b
+
+
+def unchecked(f, *args):
+    """f(*args), of which type checkers know nothing."""
+    return f(*args)
+
+
+CALLS = {
+    "fori_loop: body without the carry": lambda: lax.fori_loop(0, 3, one, x3),
+    "while_loop: body of two": lambda: lax.while_loop(lambda c: c[0] < 3, add, (1.0, 2.0)),
+    "scan: body without x": lambda: lax.scan(one, 0.0, x3),
+    "map over pairs": lambda: lax.map(add, (x3, x3)),
+    "cond: branches without operands": lambda: lax.cond(True, one, one),
+    "associative_scan: function of one": lambda: lax.associative_scan(one, x3),
+    "apply_along_axis: function of two": lambda: mnp.apply_along_axis(add, 0, x23),
+    "initializer without a key": lambda: unchecked(nn.initializers.normal(0.1), (3, 4)),
+    "update without the state": lambda: unchecked(optim.adam(0.1).update, x3),
+    "update with too much": lambda: unchecked(optim.adam(0.1).update, x3, (), None, 1),
+    "update of polyak without the loss": lambda: optim.scale_by_polyak().update(x3, (), x3),
+    "schedule without a step": lambda: unchecked(optim.linear_schedule(0.0, 1.0, 3)),
+}
+
+for group in (SHAPES, DTYPES, INDICES, PYTHON, TRACED, LEAKED, GRAD, MAPS, JIT, RULES, CALLS):
     for title, call in group.items():
         situation(title)(call)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib
 import inspect
 import pickle
@@ -185,6 +186,256 @@ def test_every_layer_tells_of_keywords() -> None:
             if not any(p.kind is p.VAR_KEYWORD for p in parameters):
                 with pytest.raises(ArgumentError, match=f"^{name}: keywords must be among"):
                     call(cls, qqq=1)
+
+
+def two(a: Any, b: Any) -> Any:
+    return a + b
+
+
+class Methods:
+    def one(self, a: Any) -> Any:
+        return a
+
+    def __call__(self, a: Any) -> Any:
+        return a
+
+
+def after(opt: Any, *args: Any, **named: Any) -> Any:
+    """update of an optimizer with the state that it needs."""
+    return opt.update(x23, opt.init(x23), *args, **named)
+
+
+def none() -> Any:
+    return 1.0
+
+
+# What was forgotten in a call of something made -> the message, from its beginning.
+INCOMPLETE: dict[str, tuple[Any, str]] = {
+    "normal": (lambda: call(nn.initializers.normal(0.1), (3, 4)),
+               "normal(...): the first argument must be a random key, got a tuple of 2. Pass one "
+               "before the others: normal(...)(random.key(seed), ...)."),
+    "zeros": (lambda: call(nn.initializers.zeros, (3, 4)),
+              "zeros: the first argument must be a random key, got a tuple of 2."),
+    "by keyword": (lambda: call(nn.initializers.he_normal(), shape=(3, 4)),
+                   "he_normal(...): needs 'key' too, got none. Call he_normal(...)(key, shape, "),
+    "nothing": (lambda: call(nn.initializers.constant(1.0)),
+                "constant(...): needs 'key' and 'shape' too, got none."),
+    "adam": (lambda: call(optim.adam(0.1).update, 1),
+             "adam.update: needs 'state' too, got int. Call adam.update(updates, state, "
+             "params=None)."),
+    "init": (lambda: call(optim.adam(0.1).init),
+             "adam.init: needs 'params' too, got none. Call adam.init(params)."),
+    "too many": (lambda: call(optim.adam(0.1).update, x23, (), None, 3),
+                 "adam.update: takes (updates, state, params) by position, got f32[2,3], a tuple "
+                 "of 0, None, int. Call adam.update(updates, state, params=None)."),
+    "chain": (lambda: call(optim.chain(optim.scale(0.1)).update, x23),
+              "chain.update: needs 'state' too, got f32[2,3]."),
+    "MultiSteps": (lambda: call(
+        optim.MultiSteps(optim.sgd(0.1), 2).gradient_transformation().update, x23
+    ), "MultiSteps.update: needs 'state' too, got f32[2,3]."),
+    "polyak": (lambda: after(optim.scale_by_polyak(), x23),
+               "scale_by_polyak.update: needs 'value' too, got none. Call "
+               "scale_by_polyak.update(updates, state, params=None, value=...)."),
+    "polyak_sgd": (lambda: after(optim.polyak_sgd(), x23),
+                   "polyak_sgd.update: needs 'value' too, got none. Call update(grads, state, "),
+    "in a chain": (lambda: after(optim.chain(optim.scale_by_polyak(), optim.scale(2.0)), x23),
+                   "chain.update: needs 'value' too, got none."),
+    "linesearch": (lambda: after(optim.scale_by_backtracking_linesearch(4), x23, value=1.0),
+                   "scale_by_backtracking_linesearch.update: needs 'grad' and 'value_fn' too, "),
+    "zoom": (lambda: after(optim.scale_by_zoom_linesearch(4)),
+             "scale_by_zoom_linesearch.update: needs 'params' too, got f32[2,3], a "),
+    "lbfgs": (lambda: after(optim.lbfgs(), x23),
+              "lbfgs.update: needs 'value', 'grad', and 'value_fn' too, got none."),
+    "schedule": (lambda: call(optim.cosine_decay_schedule(0.1, 10)),
+                 "cosine_decay_schedule(...): needs 'count' too, got none. Call "
+                 "cosine_decay_schedule(...)(count)."),
+    "schedule twice": (lambda: call(optim.exponential_decay(0.1, 10, 0.9), 1, 2),
+                       "exponential_decay(...): takes (count) by position, got int, int."),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", INCOMPLETE)
+def test_what_was_made_tells_what_a_call_lacks(name: str) -> None:
+    made, text = INCOMPLETE[name]
+    with pytest.raises(ArgumentError) as caught:
+        made()
+    assert str(caught.value).startswith(text)
+    assert caught.value.__cause__ is None
+    assert caught.value.__context__ is None
+
+
+untyped: Any = mgefn  # of whose parameters type checkers know nothing
+
+# A function that can't be called as the operation does -> the message with N for the line.
+BODIES: dict[str, tuple[Any, str]] = {
+    "fori_loop": (
+        lambda: untyped.lax.fori_loop(0, 3, lambda i: i, 1.0),
+        "fori_loop: body_fun must take 2 arguments, (i, carry), got <lambda> "
+        "(test_suggestions.py:N), which takes (i). It returns the next carry.",
+    ),
+    "fori_loop that starts at a tracer": (
+        lambda: mgefn.jit(lambda n: untyped.lax.fori_loop(n, 3, lambda i: i, 1.0))(0),
+        "fori_loop: body_fun must take 2 arguments, (i, carry), got <lambda> "
+        "(test_suggestions.py:N), which takes (i).",
+    ),
+    "method": (
+        lambda: untyped.lax.fori_loop(0, 3, Methods().one, 1.0),
+        "fori_loop: body_fun must take 2 arguments, (i, carry), got one "
+        "(test_suggestions.py:N), which takes (a).",
+    ),
+    "object": (
+        lambda: untyped.lax.fori_loop(0, 3, Methods(), 1.0),
+        "fori_loop: body_fun must take 2 arguments, (i, carry), got Methods, which takes (a).",
+    ),
+    "partial": (
+        lambda: untyped.lax.fori_loop(0, 3, functools.partial(two, 1.0), 1.0),
+        "fori_loop: body_fun must take 2 arguments, (i, carry), got two "
+        "(test_suggestions.py:N), which takes (b).",
+    ),
+    "jit": (
+        lambda: untyped.lax.fori_loop(0, 3, mgefn.jit(none), 1.0),
+        "fori_loop: body_fun must take 2 arguments, (i, carry), got none "
+        "(test_suggestions.py:N), which takes ().",
+    ),
+    "while_loop": (
+        lambda: untyped.lax.while_loop(lambda c: c[0] < 3, two, (1.0, 2.0)),
+        "while_loop: body_fun must take 1 argument, (carry), got two "
+        "(test_suggestions.py:N), which takes (a, b). The carry comes as one argument: "
+        "take it apart inside.",
+    ),
+    "while_loop with two lambdas": (
+        lambda: untyped.lax.while_loop(lambda c: c[0] < 3, lambda a, b: (a, b), (1.0, 2.0)),
+        "while_loop: body_fun must take 1 argument, (carry), got <lambda> "
+        "(test_suggestions.py:N), which takes (a, b).",
+    ),
+    "the condition": (
+        lambda: untyped.lax.while_loop(none, lambda c: c, 1.0),
+        "while_loop: cond_fun must take 1 argument, (carry), got none ",
+    ),
+    "scan": (
+        lambda: untyped.lax.scan(lambda c: c, 0.0, x23),
+        "scan: f must take 2 arguments, (carry, x), got <lambda> (test_suggestions.py:N), "
+        "which takes (c). It returns (carry, y); where there is no x, x is None.",
+    ),
+    "scan of more": (
+        lambda: mgefn.grad(lambda x: untyped.lax.scan(lambda c, x, z, k=3: c, 0.0, x)[0])(x23),
+        "scan: f must take 2 arguments, (carry, x), got <lambda> "
+        "(test_suggestions.py:N), which takes (c, x, z, k=3).",
+    ),
+    "scan by keyword": (
+        lambda: untyped.lax.scan(f=none, init=0.0, xs=x23),
+        "scan: f must take 2 arguments, (carry, x), got none ",
+    ),
+    "map": (
+        lambda: untyped.lax.map(two, (x23, x23)),
+        "map: f must take 1 argument, (x), got two (test_suggestions.py:N), which takes (a, "
+        "b). What is mapped over comes as one argument: take it apart inside.",
+    ),
+    "map in batches": (
+        lambda: untyped.lax.map(two, (x23, x23), batch_size=1),
+        "map: f must take 1 argument, (x), got two ",
+    ),
+    "inside": (
+        lambda: untyped.lax.fori_loop(0, 3, lambda i, c: untyped.lax.map(lambda: 1.0, c), x23),
+        "map: f must take 1 argument, (x), got <lambda> ",
+    ),
+    "associative_scan": (
+        lambda: untyped.lax.associative_scan(none, x23),
+        "associative_scan: fn must take 2 arguments, (a, b), got none ",
+    ),
+    "reduce": (
+        lambda: untyped.lax.reduce(x23, 0.0, lambda a: a, (0,)),
+        "reduce: computation must take 2 arguments, (a, b), got <lambda> ",
+    ),
+    "reduce_window": (
+        lambda: untyped.lax.reduce_window(x23, 0.0, none, (2, 2), (1, 1), "VALID"),
+        "reduce_window: computation must take 2 arguments, (a, b), got none ",
+    ),
+    "cond": (
+        lambda: untyped.lax.cond(True, none, two, 3.0),
+        "cond: true_fun must take 1 argument, got none (test_suggestions.py:N), which takes "
+        "(). A branch gets all operands that follow the branches, each as an argument.",
+    ),
+    "cond under jit": (
+        lambda: mgefn.jit(lambda p: untyped.lax.cond(p, none, two))(True),
+        "cond: false_fun must take no arguments, got two ",
+    ),
+    "switch": (
+        lambda: untyped.lax.switch(1, [none, two]),
+        "switch: branches[1] must take no arguments, got two ",
+    ),
+    "custom_root": (
+        lambda: untyped.lax.custom_root(lambda x: x, 1.0, none, two),
+        "custom_root: solve must take 2 arguments, (f, initial_guess), got none ",
+    ),
+    "custom_linear_solve": (
+        lambda: untyped.lax.custom_linear_solve(lambda x: x, 1.0, lambda f: f),
+        "custom_linear_solve: solve must take 2 arguments, (matvec, b), got ",
+    ),
+    "apply": (
+        lambda: untyped.numpy.ones(3).at[0].apply(two),
+        "apply: func must take 1 argument, got two ",
+    ),
+    "tree.map": (lambda: untyped.tree.map(two, [1]), "tree.map: f must take 1 argument, got two "),
+    "jvp": (lambda: untyped.jvp(two, (1.0,), (1.0,)), "jvp: fun must take 1 argument, got two "),
+    "pure_callback": (
+        lambda: untyped.pure_callback(none, mgefn.ShapeDtypeStruct((), "float32"), 1.0),
+        "pure_callback: callback must take 1 argument, got none ",
+    ),
+    "apply_along_axis": (
+        lambda: untyped.numpy.apply_along_axis(none, 0, x23),
+        "apply_along_axis: func1d must take 1 argument, got none "
+        "(test_suggestions.py:N), which takes (). Give it that many.",
+    ),
+    "stateless": (
+        lambda: untyped.optim.stateless(none).update(x23, ()),
+        "stateless: f must take 2 arguments, got none ",
+    ),
+    "masked": (
+        lambda: optim.masked(optim.sgd(0.1), none).init(x23),
+        "masked: mask must take 1 argument, got none ",
+    ),
+    "value_fn": (
+        lambda: after(optim.lbfgs(), x23, value=1.0, grad=x23, value_fn=none),
+        "scale_by_zoom_linesearch.update: value_fn must take 1 argument, got none ",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_an_operation_tells_what_it_calls_a_function_with(name: str) -> None:
+    wrong, text = BODIES[name]
+    with pytest.raises(ArgumentError) as caught:
+        wrong()
+    said = re.sub(r"\.py:\d+", ".py:N", str(caught.value))
+    assert said.startswith(text)
+    assert caught.value.__cause__ is None
+    assert caught.value.__context__ is None
+
+
+def test_wrong_calls_of_the_users_own_stay_as_they_are() -> None:
+    def body(carry: Any, x: Any) -> Any:
+        return call(two, carry), x
+
+    @functools.wraps(two)
+    def unlike(a: Any) -> Any:
+        return a
+
+    def recursive(carry: Any, x: Any = None) -> Any:
+        return carry if x is None else call(recursive)
+
+    cases = {
+        "missing 1 required positional argument: 'b'": lambda: lax.scan(body, 0.0, x23),
+        "missing 1 required positional argument: 'carry'": lambda: lax.scan(recursive, 0.0, x23),
+        # A function that hides what it takes is not looked at further.
+        "takes 1 positional argument but 2 were given": lambda: untyped.lax.scan(unlike, 0.0, x23),
+        "unexpected keyword": lambda: lax.scan(lambda c, x: call(two, q=1), 0.0, x23),
+        "takes 0 positional arguments but 1 was given": lambda: call(mgefn.jit(none), 1),
+    }
+    for text, wrong in cases.items():
+        with pytest.raises(TypeError, match=text) as caught:
+            wrong()
+        assert not isinstance(caught.value, ArgumentError), text
 
 
 def test_other_type_errors_stay_as_they_are() -> None:

@@ -209,6 +209,8 @@ class Wrapping:
 
     __slots__ = ("__wrapped__", "more")
 
+    calls_otherwise = True  # than it is called, so that a message does not take one for the other
+
     def __init__(self, fun: Callable[..., Any], more: Any = None):
         self.__wrapped__ = fun
         self.more = more

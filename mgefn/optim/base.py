@@ -148,7 +148,9 @@ _PART = re.compile(
     r"adaptive_grad_clip|centralize): "
 )
 _ORDER = "Call update(grads, state, params), and keep the state that it returns."
-_MISSING = re.compile(r"missing \d+ required keyword-only arguments?: (.+)$")
+_MISSING = re.compile(
+    r"missing \d+ required keyword-only arguments?: (.+)$|^[\w.]+\.update: needs (.+) too, got none"
+)
 
 
 def named(name: str, tx: Any) -> Any:
@@ -204,10 +206,10 @@ def _misfit(
     about = f"{name}.update"
     order = _ORDER
     missing = _MISSING.search(str(exc))
-    if type(exc) is TypeError and missing:
+    if type(exc) in (TypeError, ArgumentError) and missing:
         return ArgumentError(
-            f"{about}: needs {missing[1]} too, got none. Call update(grads, state, params, "
-            "value=loss, ...), as the optimizer's description says."
+            f"{about}: needs {missing[1] or missing[2]} too, got none. Call update(grads, state, "
+            "params, value=loss, ...), as the optimizer's description says."
         )
     like = updates if params is None else params
     try:

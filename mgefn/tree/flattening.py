@@ -13,7 +13,15 @@ import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Never
 
-from mgefn.errors import TreeError, api_boundary, leave_api, no_such_keyword, tells_keywords
+from mgefn.errors import (
+    ArgumentError,
+    TreeError,
+    api_boundary,
+    leave_api,
+    no_such_keyword,
+    refused_function,
+    tells_keywords,
+)
 from mgefn.tree.exact import exact
 from mgefn.tree.keys import KeyPath, keystr
 from mgefn.tree.nodes import IsLeaf, one_level, spec_keys
@@ -283,6 +291,13 @@ def map(
         columns = [subtrees_up_to("tree.map", spec, other) for other in rest]
         return spec.unflatten([f(*row) for row in zip(flat, *columns, strict=True)])
     except BaseException as e:
+        told = refused_function(map, e, (f, tree, *rest), {}, "tree.map")
+        if told is None:
+            leave_api(e)
+            raise
+    try:
+        raise told
+    except ArgumentError as e:
         leave_api(e)
         raise
 
