@@ -128,6 +128,34 @@ def test_a_small_part_does_not_keep_its_base():
     assert x[5:]._data.base is not None
 
 
+@pytest.mark.parametrize("transform", [lambda f: f, mgefn.jit])
+@pytest.mark.parametrize("start", [-9, -3, -1, 0, 2, 5])
+def test_starts_that_may_not_be_negative_are_clamped_to_0(transform, start):
+    x, u = np.arange(12.0).reshape(3, 4), np.full((1, 2), 9.0)
+    for allowed in (True, False, (False, True), (True, False)):
+        wraps = (allowed, allowed) if isinstance(allowed, bool) else allowed
+        i, j = (
+            min(max(start + n * (start < 0 and w), 0), n - k)
+            for n, k, w in zip(x.shape, u.shape, wraps, strict=True)
+        )
+        got = transform(
+            lambda s, a=allowed: ix.dynamic_slice(x, (s, s), u.shape, allow_negative_indices=a)
+        )(start)
+        np.testing.assert_array_equal(got, x[i : i + 1, j : j + 2])
+        want = x.copy()
+        want[i : i + 1, j : j + 2] = u
+        got = transform(
+            lambda s, a=allowed: ix.dynamic_update_slice(x, u, (s, s), allow_negative_indices=a)
+        )(start)
+        np.testing.assert_array_equal(got, want)
+    row = ix.dynamic_index_in_dim(x, start, keepdims=False, allow_negative_indices=False)
+    np.testing.assert_array_equal(row, x[min(max(start, 0), 2)])
+    got = ix.dynamic_update_index_in_dim(x, -x[0], start, 0, allow_negative_indices=False)
+    np.testing.assert_array_equal(got[min(max(start, 0), 2)], -x[0])
+    with pytest.raises(ShapeError, match=r"dynamic_slice: .*allow_negative_indices.* got 3"):
+        ix.dynamic_slice(x, (0, 0), (1, 1), allow_negative_indices=(True,) * 3)
+
+
 def test_what_is_not_an_index():
     x = as_array(X)
     with pytest.raises(DTypeError, match=r"x\[array\(index\)\]"):

@@ -43,8 +43,10 @@ INT32 = np.dtype(np.int32)
 dynamic_slice_p = Primitive("dynamic_slice", weak_result=False, moves=True)
 
 
-def start_scalars(name: str, shape: tuple[int, ...], start_indices: Any) -> list[Any]:
-    """One integer of rank 0 for each dimension; negative ones count from the end."""
+def start_scalars(
+    name: str, shape: tuple[int, ...], start_indices: Any, wrap: bool | Sequence[bool]
+) -> list[Any]:
+    """One integer of rank 0 for each dimension; negative ones count from the end where `wrap`."""
     if isinstance(start_indices, (Array, np.ndarray)):
         vector = as_array(start_indices, name)
         if vector.ndim != 1:
@@ -58,13 +60,20 @@ def start_scalars(name: str, shape: tuple[int, ...], start_indices: Any) -> list
             f"{name}: needs one start index for each of the {len(shape)} dimensions, got "
             f"{len(start_indices)}."
         )
-    return [_start_scalar(name, i, n) for i, n in zip(start_indices, shape, strict=True)]
+    wraps = tuple(wrap) if isinstance(wrap, Sequence) else (wrap,) * len(shape)
+    if len(wraps) != len(shape):
+        raise ShapeError(
+            f"{name}: needs one bool of allow_negative_indices for each of the {len(shape)} "
+            f"dimensions, got {len(wraps)}. Pass one bool for all."
+        )
+    columns = zip(start_indices, shape, wraps, strict=True)
+    return [_start_scalar(name, i, n, bool(w)) for i, n, w in columns]
 
 
-def _start_scalar(name: str, index: Any, size: int) -> Any:
+def _start_scalar(name: str, index: Any, size: int, wrap: bool) -> Any:
     if index.__class__ is int or isinstance(index, np.integer):
         i = int(index)
-        i = i + size if i < 0 else i
+        i = i + size if i < 0 and wrap else i
         # Clamping ends at the size, so a huge start may be cut here to fit its dtype.
         return scalar(min(max(i, -1), max(size, 1)), index_dtype((size,)))
     x = as_array(index, name)
@@ -74,8 +83,8 @@ def _start_scalar(name: str, index: Any, size: int) -> Any:
             "one scalar for each dimension."
         )
     if not isinstance(x, Tracer) and not is_on_device(x):
-        return _start_scalar(name, int(x), size)
-    return wrapped(x, size)
+        return _start_scalar(name, int(x), size, wrap)
+    return wrapped(x, size) if wrap else signed(x)
 
 
 def index_dtype(shape: Sequence[int]) -> np.dtype:
@@ -105,7 +114,11 @@ def wrapped(index: Any, size: int) -> Any:
 
 @api_boundary
 def dynamic_slice(
-    operand: ArrayLike, start_indices: ArrayLike | Sequence[ArrayLike], slice_sizes: Sequence[int]
+    operand: ArrayLike,
+    start_indices: ArrayLike | Sequence[ArrayLike],
+    slice_sizes: Sequence[int],
+    *,
+    allow_negative_indices: bool | Sequence[bool] = True,
 ) -> Array:
     """A slice of static size whose start may be traced.
 
@@ -114,6 +127,8 @@ def dynamic_slice(
         start_indices: an integer for each dimension, as a vector or a sequence of scalars.
             Negative ones count from the end; then each is clamped to [0, size - slice size].
         slice_sizes: the size of the slice in each dimension, at most operand's.
+        allow_negative_indices: for each dimension or for all, whether negative ones count from the
+            end; they are clamped to 0 else.
     Raises:
         ShapeError: a slice size is larger than its dimension.
     Example:
@@ -121,7 +136,7 @@ def dynamic_slice(
         Array([2, 3, 4], dtype=int32)
     """
     x = as_array(operand, "dynamic_slice")
-    starts = start_scalars("dynamic_slice", x.shape, start_indices)
+    starts = start_scalars("dynamic_slice", x.shape, start_indices, allow_negative_indices)
     return dynamic_slice_p.bind1(x, *starts, slice_sizes=tuple(map(operator.index, slice_sizes)))
 
 
@@ -209,7 +224,11 @@ dynamic_update_slice_p = Primitive("dynamic_update_slice", weak_result=False, mo
 
 @api_boundary
 def dynamic_update_slice(
-    operand: ArrayLike, update: ArrayLike, start_indices: ArrayLike | Sequence[ArrayLike]
+    operand: ArrayLike,
+    update: ArrayLike,
+    start_indices: ArrayLike | Sequence[ArrayLike],
+    *,
+    allow_negative_indices: bool | Sequence[bool] = True,
 ) -> Array:
     """A copy of an array with a slice replaced, whose start may be traced.
 
@@ -217,11 +236,12 @@ def dynamic_update_slice(
         operand: an array.
         update: what to write, of operand's rank and dtype and at most its size.
         start_indices: as for `dynamic_slice`, clamped so that all of the update is written.
+        allow_negative_indices: as for `dynamic_slice`.
     """
     x, u = as_array(operand, "dynamic_update_slice"), as_array(update, "dynamic_update_slice")
     if u.dtype != x.dtype and u.weak_type:
         u = convert(u, x.dtype)
-    starts = start_scalars("dynamic_update_slice", x.shape, start_indices)
+    starts = start_scalars("dynamic_update_slice", x.shape, start_indices, allow_negative_indices)
     return dynamic_update_slice_p.bind1(x, u, *starts)
 
 
@@ -303,39 +323,61 @@ def _starts_at(x: Any, axis: int, index: Any) -> list[Any]:
 
 @api_boundary
 def dynamic_slice_in_dim(
-    operand: ArrayLike, start_index: ArrayLike, slice_size: int, axis: int = 0
+    operand: ArrayLike,
+    start_index: ArrayLike,
+    slice_size: int,
+    axis: int = 0,
+    *,
+    allow_negative_indices: bool = True,
 ) -> Array:
     """`dynamic_slice` along one axis, whole in the others."""
     x = as_array(operand, "dynamic_slice_in_dim")
     i = normalize_axis("dynamic_slice_in_dim", axis, x.ndim)
     sizes = [slice_size if j == i else n for j, n in enumerate(x.shape)]
-    return dynamic_slice(x, _starts_at(x, i, start_index), sizes)
+    starts = _starts_at(x, i, start_index)
+    return dynamic_slice(x, starts, sizes, allow_negative_indices=allow_negative_indices)
 
 
 @api_boundary
 def dynamic_update_slice_in_dim(
-    operand: ArrayLike, update: ArrayLike, start_index: ArrayLike, axis: int
+    operand: ArrayLike,
+    update: ArrayLike,
+    start_index: ArrayLike,
+    axis: int,
+    *,
+    allow_negative_indices: bool = True,
 ) -> Array:
     """`dynamic_update_slice` along one axis, from 0 in the others."""
     x = as_array(operand, "dynamic_update_slice_in_dim")
     i = normalize_axis("dynamic_update_slice_in_dim", axis, x.ndim)
-    return dynamic_update_slice(x, update, _starts_at(x, i, start_index))
+    starts = _starts_at(x, i, start_index)
+    return dynamic_update_slice(x, update, starts, allow_negative_indices=allow_negative_indices)
 
 
 @api_boundary
 def dynamic_index_in_dim(
-    operand: ArrayLike, index: ArrayLike, axis: int = 0, keepdims: bool = True
+    operand: ArrayLike,
+    index: ArrayLike,
+    axis: int = 0,
+    keepdims: bool = True,
+    *,
+    allow_negative_indices: bool = True,
 ) -> Array:
     """The element at a (possibly traced, clamped) index along an axis."""
     x = as_array(operand, "dynamic_index_in_dim")
     i = normalize_axis("dynamic_index_in_dim", axis, x.ndim)
-    out = dynamic_slice_in_dim(x, index, 1, i)
+    out = dynamic_slice_in_dim(x, index, 1, i, allow_negative_indices=allow_negative_indices)
     return out if keepdims else reshape(out, x.shape[:i] + x.shape[i + 1 :])
 
 
 @api_boundary
 def dynamic_update_index_in_dim(
-    operand: ArrayLike, update: ArrayLike, index: ArrayLike, axis: int
+    operand: ArrayLike,
+    update: ArrayLike,
+    index: ArrayLike,
+    axis: int,
+    *,
+    allow_negative_indices: bool = True,
 ) -> Array:
     """A copy with the element at a (possibly traced, clamped) index along an axis replaced.
 
@@ -353,7 +395,9 @@ def dynamic_update_index_in_dim(
                 f"less, got {x.aval} and {u.aval}."
             )
         u = reshape(u, (*u.shape[:i], 1, *u.shape[i:]))
-    return dynamic_update_slice_in_dim(x, u, index, i)
+    return dynamic_update_slice_in_dim(
+        x, u, index, i, allow_negative_indices=allow_negative_indices
+    )
 
 
 @api_boundary
