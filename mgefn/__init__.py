@@ -209,7 +209,9 @@ _backends.set_compile_hook(
     )
 )
 # Kernels of families that few programs need.
-_backends.set_rest_of_tables(lambda: importlib.import_module("mgefn.backends.numpy_cpu_families"))
+_backends.set_late_table(
+    "numpy", lambda: importlib.import_module("mgefn.backends.numpy_cpu_families")
+)
 _backends.set_late_table("llvm", lambda: importlib.import_module("mgefn.backends.llvm_cpu"))
 _backends.set_late_table("ptx", lambda: importlib.import_module("mgefn.backends.ptx_gpu"))
 _backends.set_late_table("cupy", lambda: importlib.import_module("mgefn.backends.cupy_gpu"))

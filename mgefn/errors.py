@@ -362,8 +362,7 @@ def tells_keywords(fn: F) -> F:
     """
     whole = inspect.signature(fn)
     kept = [p for p in whole.parameters.values() if p.kind is not p.VAR_KEYWORD]
-    # pyright knows functions by what can be called, which has no place for a signature.
-    fn.__signature__ = whole.replace(parameters=kept)  # type: ignore[attr-defined]  # see above
+    cast(Any, fn).__signature__ = whole.replace(parameters=kept)
     return fn
 
 

@@ -200,10 +200,9 @@ def _remembered(result: Any, recipe: Recipe) -> Any:
     if any(result is x for x in recipe.args) or any(result is x for x in recipe.kwargs.values()):
         return result
     if isinstance(result, tuple) and hasattr(result, "_replace"):
-        # A named tuple, which no type tells.
-        parts = {n: getattr(result, n) for n in result._fields}  # type: ignore[attr-defined]  # one
+        parts = {n: getattr(result, n) for n in cast(Any, result)._fields}
         new = {n: Made(_plain(x), recipe, n) for n, x in parts.items() if _is_closure(x)}
-        return result._replace(**new)  # type: ignore[attr-defined]  # one
+        return cast(Any, result)._replace(**new)
     return Made(_plain(result), recipe) if _is_closure(result) else result
 
 

@@ -652,20 +652,23 @@ def _given(fun: Any, lacks: re.Match[str] | None, many: re.Match[str] | None) ->
     return given if len(taken) == int(many[2]) - bound < given else None
 
 
-def _own_name(fun: Any) -> str:
-    """By which Python names a function when it refuses a call of it."""
+def _innermost(fun: Any) -> Any:
+    """The function that is called in the end."""
     while isinstance(fun, functools.partial):
         fun = fun.func
-    fun = inspect.unwrap(fun)
+    return inspect.unwrap(fun)
+
+
+def _own_name(fun: Any) -> str:
+    """By which Python names a function when it refuses a call of it."""
+    fun = _innermost(fun)
     name = getattr(fun, "__qualname__", None)
     return name if name is not None else f"{type(fun).__qualname__}.__call__"
 
 
 def _placed(fun: Any) -> str:
     """Name, file and line of a function, as far as they are known."""
-    while isinstance(fun, functools.partial):
-        fun = fun.func
-    fun = inspect.unwrap(fun)
+    fun = _innermost(fun)
     code = getattr(fun, "__code__", None)
     name = getattr(fun, "__name__", type(fun).__name__)
     if code is None:

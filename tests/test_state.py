@@ -23,6 +23,7 @@ from mgefn.core.interpreter import state
 from mgefn.ops import elementwise as e
 from mgefn.ops import shaping as s
 from tests.checks import run_side_by_side
+from tests.kinds.interrupts import AGAIN, LOST
 
 X = np.ones(3)
 
@@ -291,9 +292,7 @@ def test_overlapping_pauses_of_the_collector() -> None:
         gc.enable()
 
 
-@pytest.mark.filterwarnings(
-    "ignore:(?s).*KeyboardInterrupt:pytest.PytestUnraisableExceptionWarning"
-)
+@pytest.mark.filterwarnings(LOST)
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="the system has no timers")
 def test_interrupts_between_any_two_instructions() -> None:
     """A timer that ticks all the time leaves neither an interpreter nor a paused collector."""
@@ -307,8 +306,7 @@ def test_interrupts_between_any_two_instructions() -> None:
     try:
         for k in range(400):
             try:
-                # Again after a second: one that falls into a callback of the collector is lost.
-                signal.setitimer(signal.ITIMER_REAL, 2e-5 + 1e-6 * (k % 97), 1.0)
+                signal.setitimer(signal.ITIMER_REAL, 2e-5 + 1e-6 * (k % 97), AGAIN)
                 while True:
                     mgefn.grad(e.sin)(0.5)
                     with collector_paused():

@@ -9,7 +9,6 @@ are kept for the next call, so a call costs its kernels and little else.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import sys
 import time
@@ -143,12 +142,19 @@ class _Frames:
         bound = pool.limit if limit is None else limit
         with self._lock:
             while self.bytes > bound and len(self._large) > kept:
-                _, (owner, old) = self._large.popitem(last=False)
-                pool.slab_waits(-old.slab.nbytes)  # type: ignore[union-attr]  # it is large
-                alive = owner()
-                if alive is not None:
-                    with contextlib.suppress(ValueError):  # another thread has just taken it
-                        alive.idle.remove(old)
+                self._let_go(next(iter(self._large)))
+
+    def _let_go(self, key: int) -> Executable | None:
+        """Drop a frame; its program, unless that is gone or another thread has just taken it."""
+        owner, old = self._large.pop(key)
+        pool.slab_waits(-old.slab.nbytes)  # type: ignore[union-attr]  # it is large
+        alive = owner()
+        try:
+            if alive is not None:
+                alive.idle.remove(old)
+        except ValueError:
+            return None
+        return alive
 
     def make_way(self, size: int) -> None:
         """Let go of the oldest idle slab whose pages one of `size` bytes can have.
@@ -157,19 +163,17 @@ class _Frames:
         with ever new shapes has one slab. A program that was robbed and called again is left alone,
         so that those that are called by turns keep theirs.
         """
+
+        def may_go(owner: weakref.ref, frame: _Frame) -> bool:
+            n = frame.slab.nbytes  # type: ignore[union-attr]  # it is large
+            alive = owner()
+            return n <= 2 * size and size <= 2 * n and alive is not None and not alive.robbed
+
         with self._lock:
-            for key, (owner, old) in self._large.items():
-                slab, alive = old.slab, owner()
-                assert slab is not None, "it is large"
-                fits = slab.nbytes <= 2 * size and size <= 2 * slab.nbytes
-                if not fits or alive is None or alive.robbed:
-                    continue
-                with contextlib.suppress(ValueError):  # another thread has just taken it
-                    alive.idle.remove(old)
-                    alive.robbed = True
-                    del self._large[key]
-                    pool.slab_waits(-slab.nbytes)
-                return
+            found = next((key for key, held in self._large.items() if may_go(*held)), None)
+            robbed = None if found is None else self._let_go(found)
+            if robbed is not None:
+                robbed.robbed = True
 
     def clear(self) -> None:
         """Let go of the idle slabs of all programs."""

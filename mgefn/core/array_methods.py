@@ -956,15 +956,8 @@ class IndexUpdate:
         wrap_negative_indices: bool = True,
     ) -> Array:
         """A copy of x after x[index] = values."""
-        return METHODS["index_set"](
-            self.array,
-            self.index,
-            values,
-            indices_are_sorted,
-            unique_indices,
-            mode,
-            wrap_negative_indices,
-        )
+        how = indices_are_sorted, unique_indices, mode, wrap_negative_indices
+        return METHODS["index_set"](self.array, self.index, values, *how)
 
     @api_boundary
     def add(
@@ -977,15 +970,8 @@ class IndexUpdate:
         wrap_negative_indices: bool = True,
     ) -> Array:
         """A copy of x after x[index] += values, repeated indices added up."""
-        return METHODS["index_add"](
-            self.array,
-            self.index,
-            values,
-            indices_are_sorted,
-            unique_indices,
-            mode,
-            wrap_negative_indices,
-        )
+        how = indices_are_sorted, unique_indices, mode, wrap_negative_indices
+        return METHODS["index_add"](self.array, self.index, values, *how)
 
     @api_boundary
     def subtract(
@@ -998,15 +984,8 @@ class IndexUpdate:
         wrap_negative_indices: bool = True,
     ) -> Array:
         """A copy of x after x[index] -= values."""
-        return METHODS["index_subtract"](
-            self.array,
-            self.index,
-            values,
-            indices_are_sorted,
-            unique_indices,
-            mode,
-            wrap_negative_indices,
-        )
+        how = indices_are_sorted, unique_indices, mode, wrap_negative_indices
+        return METHODS["index_subtract"](self.array, self.index, values, *how)
 
     @api_boundary
     def multiply(
@@ -1019,15 +998,8 @@ class IndexUpdate:
         wrap_negative_indices: bool = True,
     ) -> Array:
         """A copy of x after x[index] *= values, repeated indices multiplied."""
-        return METHODS["index_multiply"](
-            self.array,
-            self.index,
-            values,
-            indices_are_sorted,
-            unique_indices,
-            mode,
-            wrap_negative_indices,
-        )
+        how = indices_are_sorted, unique_indices, mode, wrap_negative_indices
+        return METHODS["index_multiply"](self.array, self.index, values, *how)
 
     @api_boundary
     def divide(
@@ -1040,15 +1012,8 @@ class IndexUpdate:
         wrap_negative_indices: bool = True,
     ) -> Array:
         """A copy of x after x[index] /= values."""
-        return METHODS["index_divide"](
-            self.array,
-            self.index,
-            values,
-            indices_are_sorted,
-            unique_indices,
-            mode,
-            wrap_negative_indices,
-        )
+        how = indices_are_sorted, unique_indices, mode, wrap_negative_indices
+        return METHODS["index_divide"](self.array, self.index, values, *how)
 
     @api_boundary
     def power(
@@ -1061,15 +1026,8 @@ class IndexUpdate:
         wrap_negative_indices: bool = True,
     ) -> Array:
         """A copy of x after x[index] **= values."""
-        return METHODS["index_power"](
-            self.array,
-            self.index,
-            values,
-            indices_are_sorted,
-            unique_indices,
-            mode,
-            wrap_negative_indices,
-        )
+        how = indices_are_sorted, unique_indices, mode, wrap_negative_indices
+        return METHODS["index_power"](self.array, self.index, values, *how)
 
     @api_boundary
     def min(
@@ -1082,15 +1040,8 @@ class IndexUpdate:
         wrap_negative_indices: bool = True,
     ) -> Array:
         """A copy of x after the smaller of x[index] and values."""
-        return METHODS["index_min"](
-            self.array,
-            self.index,
-            values,
-            indices_are_sorted,
-            unique_indices,
-            mode,
-            wrap_negative_indices,
-        )
+        how = indices_are_sorted, unique_indices, mode, wrap_negative_indices
+        return METHODS["index_min"](self.array, self.index, values, *how)
 
     @api_boundary
     def max(
@@ -1103,15 +1054,8 @@ class IndexUpdate:
         wrap_negative_indices: bool = True,
     ) -> Array:
         """A copy of x after the larger of x[index] and values."""
-        return METHODS["index_max"](
-            self.array,
-            self.index,
-            values,
-            indices_are_sorted,
-            unique_indices,
-            mode,
-            wrap_negative_indices,
-        )
+        how = indices_are_sorted, unique_indices, mode, wrap_negative_indices
+        return METHODS["index_max"](self.array, self.index, values, *how)
 
     mul = multiply
 
@@ -1126,15 +1070,8 @@ class IndexUpdate:
         wrap_negative_indices: bool = True,
     ) -> Array:
         """A copy of x with func applied to x[index], as numpy.ufunc.at does for unary ufuncs."""
-        return METHODS["index_apply"](
-            self.array,
-            self.index,
-            func,
-            indices_are_sorted,
-            unique_indices,
-            mode,
-            wrap_negative_indices,
-        )
+        how = indices_are_sorted, unique_indices, mode, wrap_negative_indices
+        return METHODS["index_apply"](self.array, self.index, func, *how)
 
     @api_boundary
     def get(
@@ -1147,15 +1084,8 @@ class IndexUpdate:
         fill_value: Any = None,
     ) -> Array:
         """x[index] with a say in what happens out of bounds."""
-        return METHODS["index_get"](
-            self.array,
-            self.index,
-            indices_are_sorted,
-            unique_indices,
-            mode,
-            fill_value,
-            wrap_negative_indices,
-        )
+        how = indices_are_sorted, unique_indices, mode, fill_value, wrap_negative_indices
+        return METHODS["index_get"](self.array, self.index, *how)
 
     def __repr__(self) -> str:
         return f"{self.array!r}.at[{self.index!r}]"

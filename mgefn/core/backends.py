@@ -21,10 +21,8 @@ device_hook: Callable[..., Any] | None = None  # the same for programs on a GPU
 
 _of_row: dict[int, str] = {}  # identity of a row, which lives on, -> its (first) primitive's name
 
-# Loads the tables of families that few programs need; mgefn/__init__.py sets it.
-_load_rest: list[Callable[[], Any]] = []
-
-# Loads whole tables that only compiled programs need, by the backend's name.
+# Loads tables that not every program needs, by the backend's name; mgefn/__init__.py sets them. Of
+# "numpy" it is the rest, of families that few programs need.
 _late: dict[str, Callable[[], Any]] = {}
 
 
@@ -46,13 +44,9 @@ def name_of_row(kernel: Any) -> str:
     return _of_row.get(id(kernel)) or type(kernel).__name__
 
 
-def set_rest_of_tables(load: Callable[[], Any]) -> None:
-    """Say how the remaining tables are loaded, for the first primitive that has no kernel yet."""
-    _load_rest[:] = [load]
-
-
 def set_late_table(name: str, load: Callable[[], Any]) -> None:
-    """Say how the table of a backend is loaded, for the first program that runs there."""
+    """Say how the table of a backend is loaded: by the first program that runs there, and of
+    "numpy" by the first primitive that has no kernel yet."""
     _late[name] = load
 
 
@@ -67,9 +61,8 @@ def load_table(name: str) -> None:
 def kernel_of(primitive: Primitive, backend: str = "numpy") -> Any:
     """The row of a backend's table for a primitive, or None; loads the remaining tables for it."""
     kernel = primitive.kernels.get(backend)
-    if kernel is None and _load_rest and primitive.inlined is None:
-        _load_rest[0]()
-        _load_rest.clear()
+    if kernel is None and primitive.inlined is None:
+        load_table("numpy")
         kernel = primitive.kernels.get(backend)
     return kernel
 

@@ -467,7 +467,7 @@ class Module:
         super().__init_subclass__(**options)
         # In the class itself, where it keeps dataclass from writing one.
         if "__repr__" not in cls.__dict__:
-            cls.__repr__ = _described  # type: ignore[method-assign]  # on purpose
+            cls.__repr__ = _described  # type: ignore[method-assign]  # dataclass would write one
 
     if not TYPE_CHECKING:  # type checkers take a class with __getattr__ to have every name
 

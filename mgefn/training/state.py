@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -29,7 +29,7 @@ class _Shape:
     def __init__(self, leaf: Any) -> None:
         aval = getattr(leaf, "aval", None)
         if aval is None and isinstance(leaf, np.ndarray):
-            aval = asarray(leaf).aval  # type: ignore[attr-defined]  # its type is the API's
+            aval = cast(Any, asarray(leaf)).aval
         self.text = repr(leaf) if aval is None else str(aval)
 
     def __repr__(self) -> str:

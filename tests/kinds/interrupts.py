@@ -23,6 +23,15 @@ import mgefn
 import mgefn.numpy as mnp
 from mgefn import lax
 
+# An interrupt that falls into a destructor or a callback of the garbage collector (hypothesis has
+# one) is lost, which is Python's way: timers of tests go on, so that another one ends the loop. Of
+# one between `open` and the `with` around it the file is left to the collector.
+AGAIN = 1.0  # seconds
+LOST = (
+    "ignore:(?s).*(KeyboardInterrupt|unclosed file|_io.FileIO)"
+    ":pytest.PytestUnraisableExceptionWarning"
+)
+
 X = np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4)
 W = np.linspace(0, 1, 20, dtype=np.float32).reshape(4, 5)
 

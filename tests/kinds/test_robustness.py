@@ -19,15 +19,10 @@ import mgefn.numpy as mnp
 from mgefn import lax
 from mgefn.core import backends
 from mgefn.errors import MgefnError
+from tests.kinds.interrupts import AGAIN, LOST
 
 X = np.ones((2, 3), np.float32)
 Y = np.ones((4, 5), np.float32)
-
-
-# One that falls into a destructor or a callback of the garbage collector (hypothesis has one) is
-# lost, which is Python's way: the timer goes on, so that another one ends the loop.
-AGAIN = 1.0  # seconds
-LOST = "ignore:(?s).*KeyboardInterrupt:pytest.PytestUnraisableExceptionWarning"
 
 
 @pytest.mark.filterwarnings(LOST)

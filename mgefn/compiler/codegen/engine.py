@@ -238,7 +238,6 @@ class _Linker:
         self._lock = forks.lock()
         self._jit: Any = None
         self._count = itertools.count()
-        self._kept: list[Any] = []
 
     def link(self, code: bytes, names: Sequence[str], extra: dict[str, int]) -> _Loaded:
         llvm = _llvm()
@@ -264,17 +263,14 @@ class _Linker:
 
     def _start(self, llvm: Any) -> None:
         jit = llvm.create_lljit_compiler(_target_machine(), use_jit_link=True, suppress_errors=True)
-        # What an interrupt leaves behind stays: a JIT can't go while a library of it is there.
-        self._kept.append(jit)
-        # No object of llvmlite's may end these: loaded by an atexit handler it is not told that
-        # Python ends, and would do it when its own modules are gone.
+        # No object of llvmlite's may end this or what is in it: not after an interrupt, as a JIT
+        # can't go before its libraries, and not at Python's end, of which llvmlite is not told
+        # where an atexit handler has loaded it.
         jit._owned = True
         library = llvm.JITLibraryBuilder()
         for name, address in symbols().items():
             library.import_symbol(name, address)
-        tracker = library.link(jit, "c")
-        tracker._owned = True
-        self._kept.append(tracker)
+        library.link(jit, "c").detach()
         self._jit = jit  # last: it is started with the library only
 
 

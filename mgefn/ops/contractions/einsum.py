@@ -8,6 +8,7 @@ diagonal of labels it has twice; before a product each is summed over the labels
 from __future__ import annotations
 
 import functools
+import itertools
 import operator
 import string
 from collections.abc import Sequence
@@ -246,11 +247,10 @@ def _einsum_path(
     sizes = _label_sizes(subscripts, terms, shapes)
     best = optimize is True or optimize in ("auto", "optimal")
     # NumPy finds the best order of few operands too, and is there: opt_einsum takes long to load.
-    by_numpy = best and n <= 4 and len(sizes) <= len(string.ascii_letters)
-    if by_numpy:
-        symbol = dict(zip(sizes, string.ascii_letters, strict=False))
-    else:
-        symbol = {label: chr(0x100 + i) for i, label in enumerate(sizes)}
+    lettered = len(sizes) <= len(string.ascii_letters)
+    by_numpy = best and n <= 4 and lettered
+    letters = string.ascii_letters if lettered else map(chr, itertools.count(0x100))
+    symbol = dict(zip(sizes, letters, strict=False))
     # Each label once a term and none that broadcasts, as the operands will be when contracted.
     texts, views = [], []
     for term, shape in zip(terms, shapes, strict=True):

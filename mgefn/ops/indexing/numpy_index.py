@@ -40,7 +40,7 @@ from mgefn.ops.indexing.gather import (
     fill_param,
     gather_p,
 )
-from mgefn.ops.indexing.slices import INT32, dynamic_slice_p, index_dtype, signed, wrapped
+from mgefn.ops.indexing.slices import INT32, dynamic_slice_p, index_dtype, within_int64, wrapped
 from mgefn.ops.shaping import (
     broadcast_to_shape,
     concatenate_p,
@@ -143,7 +143,7 @@ def known_index(index: Any) -> Any:
         if i.dtype.kind not in "iub":
             raise wrong_index(i)
         if i.dtype == np.uint64:  # NumPy takes what is beyond int64 for negative
-            i = np.minimum(i, np.uint64(2**63 - 1))
+            i = within_int64(i)
         out.append(i)
     return tuple(out)
 
@@ -437,19 +437,16 @@ def as_indices(e: ScalarEntry | ArrayEntry, size: int, dtype: np.dtype, wrap: bo
     """
     i = e.index
     if isinstance(i, (int, np.ndarray)):
-        # Beyond int64 every index is out of bounds anyway.
         if isinstance(i, int):
-            i = min(max(i, -(2**63)), 2**63 - 1)
-        elif i.dtype == np.uint64:
-            i = np.minimum(i, np.uint64(2**63 - 1))
-        known = np.asarray(i).astype(np.int64)
+            i = np.asarray(min(max(i, -(2**63)), 2**63 - 1))
+        known = within_int64(i)
         if wrap:
             known = np.where(known < 0, known + size, known)
         if dtype.itemsize == 4:
             # What is far out of bounds must stay so in the narrower dtype.
             known = np.clip(known, -(2**31), 2**31 - 1)
         return ConcreteArray(np.asarray(known, dtype))
-    return convert(wrapped(i, size) if wrap else signed(i), dtype)
+    return convert(wrapped(i, size, wrap), dtype)
 
 
 def columns_dtype(entries: Sequence[Any], shape: Sequence[int]) -> np.dtype:

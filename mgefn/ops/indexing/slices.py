@@ -84,7 +84,7 @@ def _start_scalar(name: str, index: Any, size: int, wrap: bool) -> Any:
         )
     if not isinstance(x, Tracer) and not is_on_device(x):
         return _start_scalar(name, int(x), size, wrap)
-    return wrapped(x, size) if wrap else signed(x)
+    return wrapped(x, size, wrap)
 
 
 def index_dtype(shape: Sequence[int]) -> np.dtype:
@@ -92,8 +92,18 @@ def index_dtype(shape: Sequence[int]) -> np.dtype:
     return INT32 if max(shape, default=0) < 2**31 - 1 else np.dtype(np.int64)
 
 
-def signed(index: Any) -> Any:
-    """A traced index in int32 or, if need be, int64."""
+def within_int64(index: Any) -> Any:
+    """A known index in int64: what is beyond that is out of bounds anyway."""
+    if index.dtype == np.uint64:
+        index = np.minimum(index, np.uint64(2**63 - 1))
+    return index.astype(np.int64)
+
+
+def wrapped(index: Any, size: int, wrap: bool = True) -> Any:
+    """A traced index in int32 or, if need be, int64.
+
+    wrap: negative values count from the end; they stay else.
+    """
     if index.dtype.itemsize < 4 or index.dtype == np.uint32:
         index = convert(index, INT32 if index.dtype.itemsize < 4 else np.dtype(np.int64))
     elif index.dtype == np.uint64:
@@ -101,12 +111,8 @@ def signed(index: Any) -> Any:
         index = convert(
             where(index > np.uint64(2**63 - 1), np.uint64(2**63 - 1), index), np.dtype(np.int64)
         )
-    return index
-
-
-def wrapped(index: Any, size: int) -> Any:
-    """The same with negative values counting from the end."""
-    index = signed(index)
+    if not wrap:
+        return index
     if size > np.iinfo(index.dtype).max:
         index = convert(index, np.dtype(np.int64))
     return where(index < 0, index + scalar(size, index.dtype), index)

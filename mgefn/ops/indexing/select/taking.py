@@ -26,7 +26,7 @@ from mgefn.ops.indexing.gather import (
     gather_p,
 )
 from mgefn.ops.indexing.select.common import array_of, constant, integers_of, known, needed
-from mgefn.ops.indexing.slices import index_dtype, signed, wrapped
+from mgefn.ops.indexing.slices import index_dtype, within_int64, wrapped
 from mgefn.ops.shaping import broadcast_to_shape, normalize_axis, reshape, result_shape, zeros
 
 
@@ -111,9 +111,7 @@ def take(
 
 
 def _wrapped_known(i: Any, n: int, wrap: bool = True) -> ConcreteArray:
-    if i.dtype == np.uint64:
-        i = np.minimum(i, np.uint64(2**63 - 1))
-    i = i.astype(np.int64)
+    i = within_int64(i)
     i = np.where(i < 0, i + n, i) if wrap else i
     return constant(np.clip(i, -1, n).astype(index_dtype((n,))))
 
@@ -178,9 +176,6 @@ def aligned_rows(name: str, x: Any, i: Any, axis: int) -> tuple[Any, Any, int]:
 def along(x: Any, i: Any, at: int, wrap: bool = True) -> tuple:
     value = known(i)
     n = x.shape[at]
-    if value is not None:
-        i = _wrapped_known(value, n, wrap)
-    else:
-        i = wrapped(i, n) if wrap else signed(i)
+    i = wrapped(i, n, wrap) if value is None else _wrapped_known(value, n, wrap)
     rows = tuple(d for d in range(x.ndim) if d != at)
     return i, rows, reshape(i, (*i.shape, 1)), rows
