@@ -11,7 +11,7 @@ import functools
 import inspect
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 # Keywords of one meaning: whoever passes one of a row and finds another one there meant that.
@@ -528,7 +528,7 @@ def incomplete(fun: Callable[..., Any], exc: Exception, args: tuple[Any, ...], a
     given = ", ".join(map(_described, args)) or "none"
     if lacks and lacks[3] == "keyword-only":
         given = "none"
-    call = f"Call {about}{_parameters(fun, values=True)}."
+    call = f"Call {about}{parameters(fun, values=True)}."
     if lacks:
         return f"{about}: needs {lacks[4]} too, got {given}. {call}"
     names = [p.name for p in inspect.signature(fun).parameters.values()
@@ -536,7 +536,7 @@ def incomplete(fun: Callable[..., Any], exc: Exception, args: tuple[Any, ...], a
     return f"{about}: takes ({', '.join(names)}) by position, got {given}. {call}"
 
 
-def _parameters(fun: Callable[..., Any], values: bool = False) -> str:
+def parameters(fun: Callable[..., Any], values: bool = False) -> str:
     """`(updates, state, params=None)`: what fun takes, or how it is called with all it needs."""
     shown: list[str] = []
     for p in inspect.signature(fun).parameters.values():
@@ -605,31 +605,37 @@ def miscalled(
         return ""
     about = about or fun.__name__.removeprefix("index_")  # of x.at[i]
     told = ""
+    for parameter, place, each in _functions_among(taken):
+        if _own_name(each) != found[1] or (given := _given(each, lacks, many)) is None:
+            continue
+        what, repair = _CALLED_WITH.get((about, parameter), ("", _THAT_MANY))
+        meant = what and len(what.split(",")) == given
+        if what and not meant:
+            what, repair = "", _THAT_MANY
+        text = (
+            f"{about}: {place} must take {counted(given)}{', ' * bool(what)}{what}, got "
+            f"{_placed(each)}, which takes {parameters(each)}. {repair}"
+        )
+        if meant:
+            return text
+        told = told or text  # of several lambdas in one place, the one that may be meant
+    return told
+
+
+def _functions_among(taken: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
+    """The user's functions among the arguments of a call: (parameter, place in it, function)."""
     for parameter, value in taken.items():
         several = isinstance(value, (tuple, list))
         for i, each in enumerate(value if several else [value]):
             # What we made around a function of the user's calls it in another way.
-            if not callable(each) or parameter == "self" or _own_name(each) != found[1]:
-                continue
-            if getattr(each, "calls_otherwise", False) is True:
-                continue
-            given = _given(each, lacks, many)
-            if given is None:
-                continue
-            what, repair = _CALLED_WITH.get((about, parameter), ("", _THAT_MANY))
-            meant = what and len(what.split(",")) == given
-            if what and not meant:
-                what, repair = "", _THAT_MANY
-            number = f"{given or 'no'} argument{'s' * (given != 1)}"
-            text = (
-                f"{about}: {parameter}{f'[{i}]' * several} must take {number}"
-                f"{', ' * bool(what)}{what}, got {_placed(each)}, which takes "
-                f"{_parameters(each)}. {repair}"
-            )
-            if meant:
-                return text
-            told = told or text  # of several lambdas in one place, the one that may be meant
-    return told
+            ours = parameter == "self" or getattr(each, "calls_otherwise", False) is True
+            if callable(each) and not ours:
+                yield parameter, f"{parameter}{f'[{i}]' * several}", each
+
+
+def counted(arguments: int) -> str:
+    """`1 argument`, `2 arguments`."""
+    return f"{arguments or 'no'} argument{'s' * (arguments != 1)}"
 
 
 def _given(fun: Any, lacks: re.Match[str] | None, many: re.Match[str] | None) -> int | None:
@@ -704,12 +710,14 @@ def _described(x: Any) -> str:
 __all__ = [
     "ATTRIBUTES",
     "accepted",
+    "counted",
     "explained",
     "incomplete",
     "miscalled",
     "missing_attribute",
     "missing_name",
     "nearest",
+    "parameters",
     "unknown_keyword",
     "without_key",
 ]

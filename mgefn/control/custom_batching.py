@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mgefn import tree
+from mgefn.control.custom_rules.calls import call_rule
 from mgefn.control.scan import map as lax_map
 from mgefn.core.array import as_array, described, is_arraylike
 from mgefn.core.avals import Zero
@@ -140,7 +141,8 @@ class _Rule:
     ) -> tuple[list[Any], list[bool]]:
         args = tree.unflatten(self.in_tree, operands)
         in_batched = list(tree.unflatten(self.in_tree, flags))
-        result = self.rule(size, in_batched, *args)
+        takes = "(axis_size, in_batched, *args)"
+        result = call_rule(self.about, "the rule", takes, self.rule, size, in_batched, *args)
         if not isinstance(result, (tuple, list)) or len(result) != 2:
             raise CustomRuleError(
                 f"{self.about}: the rule {fun_place(self.rule)} must return (output, which parts "

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mgefn import tree
+from mgefn.control.custom_rules.calls import call_rule
 from mgefn.control.programs import batch_with
 from mgefn.core.array import as_array
 from mgefn.core.avals import ShapedArray, Zero, is_undefined
@@ -79,7 +80,9 @@ def linear_call(
     closed, captured = trace(forward, [*res_avals, *lin_avals], about, name)
 
     def backward(*xs: Any) -> list[Any]:
-        found = fun_transpose(tree.unflatten(res_tree, xs[:n]), tree.unflatten(out_tree[0], xs[n:]))
+        given = tree.unflatten(res_tree, xs[:n]), tree.unflatten(out_tree[0], xs[n:])
+        takes = "(residual_args, cotangent)"
+        found = call_rule(about, "the transpose", takes, fun_transpose, *given)
         leaves, structure = tree.flatten(found)
         if structure != lin_tree:
             difference = tree.structure_difference(

@@ -368,6 +368,40 @@ def _named_f(x):
     return x
 
 
+def test_a_rule_that_takes_other_arguments():
+    f, each = custom_jvp(_named_f), custom_jvp(_named_f)
+    f.defjvp(lambda p: (p, p))
+    each.defjvps(lambda t: t)
+    back, fwd = custom_vjp(_named_f), custom_vjp(_named_f)
+    back.defvjp(lambda x: (x, None), lambda ct: (ct,))
+    fwd.defvjp(lambda: (1, None), lambda res, ct: (ct,))
+    some = custom_vjp(lambda x, n: x, nondiff_argnums=(1,))
+    some.defvjp(lambda x, n: (x, None), lambda res, ct: (ct,))
+    texts = {
+        f: r"the rule .* is called with 2 arguments, \(primals, tangents\), but it takes \(p\)",
+        each: r"rule 0 of defjvps .* 3 arguments, \(tangent, output, \*primals\), .* \(t\)",
+        back: r"the backward rule .* 2 arguments, \(residuals, cotangent\), but it takes \(ct\)",
+        fwd: r"the forward rule .* 1 argument, those of the function, but it takes \(\)",
+    }
+    for h, text in texts.items():
+        for call in (grad(h), jit(grad(h)), grad(jit(h))):
+            with pytest.raises(CustomRuleError, match=text):
+                call(1.0)
+    with pytest.raises(CustomRuleError, match=r"3 arguments, \(\*nondiff arguments, residuals"):
+        grad(some)(1.0, 2)
+
+
+def test_a_type_error_in_a_rule_stays_one():
+    f = custom_jvp(_named_f)
+    f.defjvp(lambda p, t: _named_f())
+    with pytest.raises(TypeError, match="missing 1 required positional argument") as info:
+        grad(f)(1.0)
+    assert not isinstance(info.value, CustomRuleError)
+    f.defjvp(len)
+    with pytest.raises(CustomRuleError, match=r"takes \(obj\)"):
+        grad(f)(1.0)
+
+
 def test_an_exception_in_a_rule_leaves_nothing_behind():
     f, g = custom_jvp(lambda x: x), custom_vjp(lambda x: x)
     f.defjvp(lambda p, t: 1 / 0)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from mgefn import dtypes, tree
+from mgefn import dtypes, suggestions, tree
 from mgefn.core.array import as_array, is_arraylike
 from mgefn.core.array_methods import Array
 from mgefn.core.avals import ShapedArray
@@ -66,6 +66,9 @@ class CustomVJPPrimal:
 
     def __repr__(self) -> str:
         return f"CustomVJPPrimal(value={self.value!r}, perturbed={self.perturbed})"
+
+
+NONDIFF = "*nondiff arguments, "  # stand before the others in a rule
 
 
 # -- one call -------------------------------------------------------------------------------------
@@ -174,6 +177,36 @@ class Call:
                 f"{self.about}: an argument at nondiff_argnums={tuple(self.places)} is being "
                 "differentiated. Leave it out of nondiff_argnums, or pass it through stop_gradient."
             )
+
+
+def call_rule(about: str, what: str, takes: str, rule: Callable[..., Any], *args: Any) -> Any:
+    """rule(*args), with the error for a rule that can't be called so.
+
+    Args:
+        about: the function with the rule.
+        what: the part that the rule plays, as in "the forward rule".
+        takes: the names of args, as the user knows them.
+    """
+    try:
+        return rule(*args)
+    except TypeError as exc:
+        entered = exc.__traceback__ is not None and exc.__traceback__.tb_next is not None
+        if entered or _can_take(rule, args):
+            raise
+    raise CustomRuleError(
+        f"{about}: {what} {fun_place(rule)} is called with {suggestions.counted(len(args))}, "
+        f"{takes}, but it takes {suggestions.parameters(rule)}. Give it these parameters."
+    )
+
+
+def _can_take(rule: Callable[..., Any], args: tuple[Any, ...]) -> bool:
+    try:
+        inspect.signature(rule).bind(*args)
+    except TypeError:
+        return False
+    except ValueError:  # compiled functions may have no signature
+        return True
+    return True
 
 
 def check_outs(about: str, rule: Any, want: Sequence[ShapedArray], outs: Sequence[Array]) -> None:

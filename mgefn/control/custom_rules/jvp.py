@@ -21,10 +21,12 @@ from mgefn.control.custom_rules.batching import (
     fronted,
 )
 from mgefn.control.custom_rules.calls import (
+    NONDIFF,
     Call,
     CustomFunction,
     SymbolicZero,
     as_tangent,
+    call_rule,
     check_outs,
     described,
     float0_zeros,
@@ -137,8 +139,11 @@ class custom_jvp(CustomFunction):
             zero = tree.map(
                 lambda y: zeros(y.aval) if is_inexact(y) else float0_zeros(y.shape), out
             )
+            takes = "(tangent, output, *primals)"
             terms = [
-                f(t, out, *primals) for f, t in zip(jvps, tangents, strict=True) if f is not None
+                call_rule(self.about, f"rule {i} of defjvps", takes, f, t, out, *primals)
+                for i, (f, t) in enumerate(zip(jvps, tangents, strict=True))
+                if f is not None
             ]
             total = functools.reduce(_tree_sum, terms) if terms else zero
             return out, total
@@ -189,8 +194,10 @@ class _JVPRule:
         call.refuse_hoisted([t.__class__ is not Zero for t in tangents])
         primals_in = tree.unflatten(call.in_tree, operands[n:])
         tangents_in = tree.unflatten(call.in_tree, [self._given(t) for t in tangents[n:]])
-        pair = self.jvp(*call.nondiff_args(operands), primals_in, tangents_in)
         about = call.about
+        nondiff = call.nondiff_args(operands)
+        takes = f"({NONDIFF * bool(nondiff)}primals, tangents)"
+        pair = call_rule(about, "the rule", takes, self.jvp, *nondiff, primals_in, tangents_in)
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
             raise CustomRuleError(
                 f"{about}: the rule {fun_place(self.jvp)} must return a pair (outputs, output "

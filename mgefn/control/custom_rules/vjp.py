@@ -21,11 +21,13 @@ from mgefn.control.custom_rules.batching import (
     fronted,
 )
 from mgefn.control.custom_rules.calls import (
+    NONDIFF,
     Call,
     CustomFunction,
     CustomVJPPrimal,
     SymbolicZero,
     as_tangent,
+    call_rule,
     check_outs,
     described,
     float0_zeros,
@@ -169,7 +171,8 @@ class _FwdRule:
             leaves = [
                 CustomVJPPrimal(x, bool(p)) for x, p in zip(leaves, perturbed[n:], strict=True)
             ]
-        pair = self.fwd(*call.arguments(operands, leaves))
+        args = call.arguments(operands, leaves)
+        pair = call_rule(call.about, "the forward rule", "those of the function", self.fwd, *args)
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
             raise CustomRuleError(
                 f"{call.about}: the forward rule {fun_place(self.fwd)} must return a pair (output, "
@@ -210,7 +213,9 @@ class _BwdRule:
         flat = [next(arrays) if a else s for a, s in zip(is_array, static, strict=True)]
         res = tree.unflatten(res_tree, flat)
         ct = tree.unflatten(out_tree, [self._given(c) for c in cts])
-        found = self.bwd(*call.nondiff_args(residuals), res, ct)
+        nondiff = call.nondiff_args(residuals)
+        takes = f"({NONDIFF * bool(nondiff)}residuals, cotangent)"
+        found = call_rule(call.about, "the backward rule", takes, self.bwd, *nondiff, res, ct)
         if isinstance(found, list):
             found = tuple(found)
         leaves = self._leaves(found)
