@@ -306,6 +306,8 @@ class JitFunction:
         dyn, statics, static_key = self._split(args, kwargs)
         leaves, in_tree = tree.flatten(dyn)
         leaves = [_plain_number(x) for x in leaves]
+        if state.current is not None:
+            leaves = [_number_of(x) for x in leaves]
         leaf_keys = [self._leaf_key(x) for x in leaves]
         numbers = any(k is float or k is complex for k in leaf_keys)
         widen = numbers and any(map(_is_wide, leaves))
@@ -729,6 +731,15 @@ def _plain_number(x: Any) -> Any:
     if x.__class__ is np.float64 or x.__class__ is np.complex128:
         if dtypes.dtype_and_weak(x)[1]:  # not beyond the range of 32 bits
             return x.item()
+    return x
+
+
+def _number_of(x: Any) -> Any:
+    """The Python number that a transformation made an array of, to pass it on; else x."""
+    if x.__class__ is ConcreteArray and x.weak_type:
+        number = getattr(x, "_exact", None)
+        if number.__class__ is float or number.__class__ is complex:
+            return number
     return x
 
 

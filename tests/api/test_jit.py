@@ -311,6 +311,8 @@ def test_numbers_beside_arrays_of_64_bits_are_not_rounded():
         mgefn.jit(lambda x, y: x * y)(wide, 0.1),
         mgefn.jit(lambda x: x * np.float64(0.1))(wide),
         mgefn.vmap(lambda x, y: x * y, (0, None))(wide, 0.1),
+        mgefn.vmap(mgefn.jit(lambda x, y: x * y), (0, None))(wide, 0.1),
+        mgefn.vmap(mgefn.jit(lambda y: wide[0] * y[0]), (None,), axis_size=2)([0.1]),
         mgefn.jvp(lambda c: c * wide, (0.1,), (1.0,))[0],
         mgefn.value_and_grad(lambda c: (c * wide)[0])(0.1)[0] * wide,
         mnp.pad(wide[:0], (0, 2), constant_values=0.1),
