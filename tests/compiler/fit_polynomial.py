@@ -1,4 +1,4 @@
-"""Minimax polynomials for mgefn/compiler/codegen/vector_math.py, by Remez's exchange in mpmath.
+"""Minimax polynomials for mgefn/compiler/codegen/vector_math/, by Remez's exchange in mpmath.
 
 Its coefficients are `fit(...)` of the calls in FITS, rounded to the type they are used in. Run
 `python -m tests.compiler.fit_polynomial NAME` to see those of one call and their error.

@@ -26,7 +26,7 @@ from mgefn.compiler.codegen import vector_math
 from mgefn.compiler.codegen.builder import Builder, element, width_of
 from mgefn.compiler.codegen.complex_values import joined, keep, parted
 from mgefn.compiler.codegen.values import ALL, COMPLEX, FLOATS, Operand, ty
-from mgefn.compiler.codegen.vector_math import (
+from mgefn.compiler.codegen.vector_math.values import (
     INF,
     Value,
     absolute,
