@@ -11,7 +11,7 @@ import mgefn
 from mgefn import lax
 from mgefn import numpy as mnp
 from mgefn.compiler import native
-from mgefn.compiler.codegen.sequences import FEW, SHORT, RadixSort, RankSort, Sorted
+from mgefn.compiler.codegen.sorting import FEW, SHORT, RadixSort, RankSort, Sorted
 from mgefn.ops import cumulative, reductions, sorting
 
 pytestmark = pytest.mark.skipif(not native.enabled(), reason="needs LLVM")

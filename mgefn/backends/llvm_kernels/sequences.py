@@ -5,28 +5,28 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
+from mgefn.compiler.codegen.lines import DTYPES, computed
 from mgefn.compiler.codegen.sequences import (
-    DTYPES,
-    FEW,
-    FLOATING,
-    SHORT,
     ArgumentOfParts,
     ColumnArgument,
     ColumnScan,
-    Largest,
     LineArgument,
     LineScan,
+)
+from mgefn.compiler.codegen.sorting import (
+    FEW,
+    FLOATING,
+    SHORT,
+    Largest,
     Ordered,
     RadixPart,
     RadixSort,
     RankSort,
     Search,
     Sorted,
-    computed,
-    itemsize,
     record_bits,
 )
-from mgefn.compiler.codegen.values import INTEGERS
+from mgefn.compiler.codegen.values import INTEGERS, itemsize
 from mgefn.compiler.native import dtype_name, vector_bytes
 from mgefn.compiler.steps import Call, Lowered, NativeStep, Place, Scratch, Spot, chunk_of, roots_of
 from mgefn.core.avals import ShapedArray
