@@ -35,8 +35,8 @@ from mgefn.api.inspection import eval_shape as eval_shape
 from mgefn.api.inspection import local_devices as local_devices
 from mgefn.api.inspection import make_jaxpr as make_jaxpr
 from mgefn.api.inspection import named_call as named_call
-from mgefn.api.jit import ShapeDtypeStruct as ShapeDtypeStruct
 from mgefn.api.jit import jit as jit
+from mgefn.api.stages import ShapeDtypeStruct as ShapeDtypeStruct
 from mgefn.backends import numpy_cpu as _numpy_cpu  # noqa: F401  # registers its kernels
 from mgefn.config import config as config
 from mgefn.config import hooks as _hooks

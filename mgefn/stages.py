@@ -5,7 +5,8 @@ jit(f) -> Wrapped    .trace(x) -> Traced    .lower() -> Lowered    .compile() ->
 
 from __future__ import annotations
 
-from mgefn.api.jit import Compiled, JitFunction, Lowered, Traced
+from mgefn.api.jit import JitFunction
+from mgefn.api.stages import Compiled, Lowered, Traced
 
 Wrapped = JitFunction
 

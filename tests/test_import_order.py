@@ -239,6 +239,7 @@ LAYERS: dict[int, tuple[str, ...]] = {
         "api.derivatives",
         "api.placement",
         "api.containers",
+        "api.stages",
         "api.jit",
         "api.inspection",
         "api.products",

@@ -13,8 +13,8 @@ import numpy as np
 from mgefn import tree
 from mgefn.api.derivatives import abstract
 from mgefn.api.flat import FlatFunction
-from mgefn.api.jit import ShapeDtypeStruct
 from mgefn.api.placement import array_with_sharding, placed
+from mgefn.api.stages import ShapeDtypeStruct
 from mgefn.config import config
 from mgefn.core.array_methods import Array
 from mgefn.core.device_array import DeviceArray

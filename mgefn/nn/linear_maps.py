@@ -15,7 +15,7 @@ from typing import Any
 from mgefn import dtypes, random
 from mgefn import numpy as mnp
 from mgefn.api.derivatives import linear_transpose
-from mgefn.api.jit import ShapeDtypeStruct
+from mgefn.api.stages import ShapeDtypeStruct
 from mgefn.core.array_methods import Array, ArrayLike
 from mgefn.errors import ArgumentError, DTypeError, ShapeError, api_boundary
 from mgefn.nn.checks import check_range, check_window_fits

@@ -31,7 +31,7 @@ import numpy as np
 from mgefn import dtypes, random, tree
 from mgefn import numpy as mnp
 from mgefn.api.inspection import eval_shape
-from mgefn.api.jit import ShapeDtypeStruct
+from mgefn.api.stages import ShapeDtypeStruct
 from mgefn.control.checkpoint import checkpoint
 from mgefn.core.array import as_array, described, is_arraylike
 from mgefn.core.array_methods import Array, ArrayLike, DTypeLike

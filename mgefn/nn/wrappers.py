@@ -9,7 +9,7 @@ from mgefn import numpy as mnp
 from mgefn import random, tree
 from mgefn.api.batch import vmap
 from mgefn.api.inspection import eval_shape
-from mgefn.api.jit import ShapeDtypeStruct
+from mgefn.api.stages import ShapeDtypeStruct
 from mgefn.control.checkpoint import checkpoint as remat
 from mgefn.control.scan import scan
 from mgefn.core.array import Array
