@@ -205,6 +205,8 @@ LAYERS: dict[int, tuple[str, ...]] = {
         "compiler.arena",
         "compiler.pool",
         "compiler.steps",
+        "compiler.groups",
+        "compiler.reductions",
         "compiler.fusion",
         "compiler.lowering",
         "compiler.native",

@@ -13,9 +13,9 @@ from mgefn import dtypes
 from mgefn.compiler.codegen.ptx import THREADS
 from mgefn.compiler.codegen.ptx_convolution import Convolution, SplitSum
 from mgefn.compiler.codegen.values import FLOATS, HALVES, itemsize
-from mgefn.compiler.fusion import contiguous
 from mgefn.compiler.gpu_launch import Launch
 from mgefn.compiler.gpu_lowering import MOST_BLOCKS
+from mgefn.compiler.groups import contiguous
 from mgefn.compiler.native import dtype_name
 from mgefn.compiler.steps import Lowered, NativeStep, Place, Scratch, Spot, roots_of
 from mgefn.core.jaxpr import Eqn

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from mgefn.backends.llvm_kernels import elementwise as ew
 from mgefn.compiler.codegen.values import itemsize
-from mgefn.compiler.fusion import contiguous
 from mgefn.compiler.gpu_launch import Launch
 from mgefn.compiler.gpu_lowering import planned
+from mgefn.compiler.groups import contiguous
 from mgefn.compiler.kernel import (
     LOAD,
     ROWS,

@@ -18,9 +18,9 @@ from mgefn.backends.ptx_loops import scan, while_
 from mgefn.compiler.codegen.ptx import THREADS
 from mgefn.compiler.codegen.ptx_indexing import GatherCopy, ScatterAtomic
 from mgefn.compiler.codegen.values import ALL, FLOATS, HALVES, INTEGERS, itemsize
-from mgefn.compiler.fusion import contiguous
 from mgefn.compiler.gpu_launch import Launch
 from mgefn.compiler.gpu_lowering import DEVICE_ROWS, MOST_BLOCKS
+from mgefn.compiler.groups import contiguous
 from mgefn.compiler.native import dtype_name
 from mgefn.compiler.steps import Fixed, Lowered, NativeStep, Place, Scratch, Spot, roots_of
 from mgefn.control import loops

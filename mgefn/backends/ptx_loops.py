@@ -24,8 +24,8 @@ from mgefn.compiler.codegen.ptx import THREADS
 from mgefn.compiler.codegen.ptx_straight import DeviceWriter
 from mgefn.compiler.codegen.straight import Unfit, Value
 from mgefn.compiler.codegen.values import held, itemsize
-from mgefn.compiler.fusion import contiguous
 from mgefn.compiler.gpu_launch import Launch
+from mgefn.compiler.groups import contiguous
 from mgefn.compiler.native import dtype_name, row_of
 from mgefn.compiler.passes import optimized
 from mgefn.compiler.steps import Fixed, Lowered, NativeStep, Place, Scratch, Spot, roots_of

@@ -23,8 +23,9 @@ from mgefn.compiler.codegen.ptx import (
     DeviceKernel,
 )
 from mgefn.compiler.codegen.values import itemsize
-from mgefn.compiler.fusion import Fusion, Group
+from mgefn.compiler.fusion import Fusion
 from mgefn.compiler.gpu_launch import Launch
+from mgefn.compiler.groups import Group
 from mgefn.compiler.kernel import (
     FLAT,
     GATHERED,

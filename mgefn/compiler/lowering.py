@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from mgefn.compiler.codegen.values import COMPLEX, alignment, held, itemsize, name_of
-from mgefn.compiler.fusion import FAR, FAR_FROM, Fusion, Group, Term, contiguous
+from mgefn.compiler.fusion import FAR, FAR_FROM, Fusion
+from mgefn.compiler.groups import Group, Term, contiguous
 from mgefn.compiler.kernel import (
     ACROSS,
     AHEAD,

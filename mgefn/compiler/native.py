@@ -22,10 +22,12 @@ from mgefn.compiler import arena, runtime
 from mgefn.compiler.codegen import engine, nests
 from mgefn.compiler.codegen.movement import Move
 from mgefn.compiler.codegen.values import ALL, COMPLEX, HALVES, LLVM_TYPES, held, name_of
-from mgefn.compiler.fusion import Fusion, Group, copy_p, rewritten
+from mgefn.compiler.fusion import Fusion, copy_p
+from mgefn.compiler.groups import Group
 from mgefn.compiler.kernel import Kernel
 from mgefn.compiler.lowering import lower
 from mgefn.compiler.passes import optimized
+from mgefn.compiler.reductions import rewritten
 from mgefn.compiler.runtime import Assembler, Frame
 from mgefn.compiler.steps import (
     Call,

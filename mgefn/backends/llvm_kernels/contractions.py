@@ -11,7 +11,7 @@ from mgefn.compiler import steps
 from mgefn.compiler.codegen.gemm import Dots, Pack, Tile, Tiny
 from mgefn.compiler.codegen.linalg import BlasProduct
 from mgefn.compiler.codegen.values import FLOATS
-from mgefn.compiler.fusion import contiguous
+from mgefn.compiler.groups import contiguous
 from mgefn.compiler.native import dtype_name, vector_bytes
 from mgefn.compiler.steps import Call, Lowered, NativeStep, Place, Scratch, roots_of
 from mgefn.core.jaxpr import Eqn

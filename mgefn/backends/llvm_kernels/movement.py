@@ -17,7 +17,7 @@ import numpy as np
 from mgefn.compiler.codegen.movement import BLOCK, LINE, NARROW, UNITS, Move, Turn
 from mgefn.compiler.codegen.values import ALL, LLVM_TYPES
 from mgefn.compiler.codegen.values import itemsize as itemsize_of
-from mgefn.compiler.fusion import contiguous, is_contiguous
+from mgefn.compiler.groups import contiguous, is_contiguous
 from mgefn.compiler.native import dtype_name, vector_bytes
 from mgefn.compiler.steps import (
     SERIAL,

@@ -16,7 +16,7 @@ from mgefn.compiler.codegen.builder import Builder
 from mgefn.compiler.codegen.loops import combine
 from mgefn.compiler.codegen.straight import Ref, Unfit, Value, Writer
 from mgefn.compiler.codegen.values import SIGNED, UNSIGNED, held, itemsize, rounded, ty
-from mgefn.compiler.fusion import contiguous, is_contiguous
+from mgefn.compiler.groups import contiguous, is_contiguous
 
 Shape = tuple[int, ...]
 

@@ -32,9 +32,9 @@ from mgefn.compiler.codegen.values import (
     rounded,
     ty,
 )
-from mgefn.compiler.fusion import REDUCTIONS
 from mgefn.compiler.native import dtype_name, row_of, vector_bytes
 from mgefn.compiler.passes import optimized
+from mgefn.compiler.reductions import REDUCTIONS
 from mgefn.compiler.steps import Fixed
 from mgefn.core.jaxpr import Atom, ClosedJaxpr, Eqn, Literal
 from mgefn.ops.indexing.gather import GatherScatterMode
