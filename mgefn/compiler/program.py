@@ -26,6 +26,7 @@ from mgefn.compiler.pool import HUGE, LARGE, has_block_alone, offer, pool
 from mgefn.compiler.report import ProgramReport, StepReport
 from mgefn.compiler.steps import Fixed, NativeStep, Scratch
 from mgefn.config import config
+from mgefn.core import background
 from mgefn.core.array import ConcreteArray
 from mgefn.core.avals import ShapedArray
 from mgefn.core.backends import executable_of, kernel_of, set_compile_hook
@@ -256,16 +257,20 @@ class Executable:
     """
 
     def __init__(self, closed: ClosedJaxpr, donated: tuple[bool, ...] = (), timed: bool = False):
-        self.timed = timed
-        self.ticks: list[tuple[int, int]] = []
-        self.plain = self.closed = optimized(closed)
-        self.backend = config.jit_backend
-        if native.enabled():
-            self.closed = native.with_native_steps(self.plain)
-        self.donated = donated
-        self.idle: list[_Frame] = []
-        self.robbed = False  # has another program taken the slab of an idle frame?
-        self._plan()
+        first_call = background.begin()
+        try:
+            self.timed = timed
+            self.ticks: list[tuple[int, int]] = []
+            self.plain = self.closed = optimized(closed)
+            self.backend = config.jit_backend
+            if native.enabled():
+                self.closed = native.with_native_steps(self.plain)
+            self.donated = donated
+            self.idle: list[_Frame] = []
+            self.robbed = False  # has another program taken the slab of an idle frame?
+            self._plan()
+        finally:
+            background.end(first_call)
 
     # -- planning -------------------------------------------------------------------------------
 
@@ -726,12 +731,13 @@ class Executable:
 
     def run(self, buffers: list[np.ndarray], borrowed: bool = False) -> list[np.ndarray]:
         """The outputs; `borrowed` says that a caller can still write one of the buffers."""
-        frame = frames.take(self)
-        if frame is None:
-            with collector_paused():
-                frame = self._bind()
-        donors = self.owned(buffers) if self._donors else None
+        frame, first_call = frames.take(self), None
         try:
+            if frame is None:
+                first_call = background.begin()
+                with collector_paused():
+                    frame = self._bind()
+            donors = self.owned(buffers) if self._donors else None
             try:
                 outs = state.quiet(frame.run, buffers, donors)
             except RuntimeError as e:
@@ -739,7 +745,10 @@ class Executable:
                     raise
                 outs = quietly(frame.run, buffers, donors)
         finally:
-            frames.give(self, frame)
+            if frame is not None:
+                frames.give(self, frame)
+            if first_call is not None:
+                background.end(first_call)
         if borrowed and self._input_rooted:
             for i in self._input_rooted:
                 outs[i] = outs[i].copy()

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -274,3 +275,37 @@ print(len(wrong), np.asarray(f(x)).tobytes() == want)
 """
     result = run(tmp_path, code)
     assert (result.stdout, result.stderr) == ("0 True\n", "")
+
+
+def test_jobs_wait_while_a_first_call_is_under_way(monkeypatch):
+    background.wait()
+    seen: list[bool] = []
+    first = background.begin()
+    background.later([lambda: seen.append(first in background._first_calls)])
+    time.sleep(3 * background.PAUSE)
+    assert not seen
+    background.end(first)
+    background.wait()
+    assert seen == [False]
+    # Nobody waits for a first call whose end was cut off, nor for ever.
+    for bound in ("LONGEST", "PATIENCE"):
+        with monkeypatch.context() as patch:
+            patch.setattr(background, bound, 0.05)
+            lost = background.begin()
+            background.later([lambda: seen.append(True)])
+            until = time.monotonic() + 30
+            while background._jobs or background._running:
+                assert time.monotonic() < until
+                time.sleep(1e-3)
+            background.end(lost)
+    assert seen == [False, True, True]
+
+
+def test_a_call_that_fails_is_none_under_way():
+    def fails(x):
+        raise ValueError("from the callback")
+
+    f = mgefn.jit(lambda x: mgefn.pure_callback(fails, x, x))
+    with pytest.raises(ValueError, match="from the callback"):
+        f(drawn(3))
+    assert not background._first_calls
