@@ -203,6 +203,7 @@ LAYERS: dict[int, tuple[str, ...]] = {
         "compiler.threads",
         "compiler.runtime",
         "compiler.arena",
+        "compiler.pages",
         "compiler.pool",
         "compiler.steps",
         "compiler.groups",

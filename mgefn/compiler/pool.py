@@ -22,10 +22,11 @@ from typing import Any
 import numpy as np
 
 from mgefn import forks
+from mgefn.compiler import pages
 
 LARGE = 1 << 20  # bytes: smaller outputs are NumPy's own, whose allocator keeps small blocks
 DEFAULT_LIMIT = 256 << 20  # bytes of idle blocks
-HUGE = 4 << 20  # bytes from which pages of 2 MiB are asked for, as NumPy does
+HUGE = 4 << 20  # bytes from which large pages are asked for, as NumPy does
 
 
 def _fresh(size: int) -> np.ndarray:
@@ -34,10 +35,10 @@ def _fresh(size: int) -> np.ndarray:
     if sys.platform == "linux" and size >= LARGE and not tracemalloc.is_tracing():
         with contextlib.suppress(OSError):  # NumPy's error will be the clearer one
             made = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+            block = np.frombuffer(made, np.uint8)
             if size >= HUGE:
-                with contextlib.suppress(OSError):
-                    made.madvise(mmap.MADV_HUGEPAGE)
-            return np.frombuffer(made, np.uint8)
+                pages.choose(block)
+            return block
     return np.empty(size, np.uint8)
 
 
@@ -159,9 +160,10 @@ class Pool:
         del block
         try:
             mapping.resize(size)
+            block = np.frombuffer(mapping, np.uint8)
             if size > old >= HUGE:
-                mapping.madvise(mmap.MADV_HUGEPAGE)
-            return np.frombuffer(mapping, np.uint8)
+                pages.choose(block, old)
+            return block
         except (BufferError, OSError, SystemError, ValueError):
             return None  # a view of it is still alive somewhere: it is gone with that
 
