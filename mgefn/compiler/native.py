@@ -57,8 +57,13 @@ native_p = Primitive("native", weak_result=False)
 
 GIL_BYTES = 1 << 18  # of memory moved, from which a segment runs without the GIL
 
-QUICK = 1.5e6  # nanoseconds of a step's work, up to which slower code will do for its first calls
 PER_BYTE, PER_FLOP = 0.1, 0.02  # nanoseconds of a byte that is moved, of an operation, at a guess
+# Nanoseconds of a step's work, by that guess, up to which slower code will do for its first calls:
+# of any, and of traffic and arithmetic of a loop nest, whose code is slower by little where it
+# waits for memory. Of doubles a vector register holds half as many, and more of them are spilled.
+QUICK = 1.5e6
+QUICK_TRAFFIC, QUICK_ARITHMETIC = 50e6, 15e6
+DOUBLES = 3.0
 
 
 KEPT = 2_000  # kernels that stay loaded though no program has them any more
@@ -420,10 +425,10 @@ def compile_kernels(steps: Sequence[NativeStep]) -> tuple[dict[str, int], list[_
     # Each with whether code made in a hurry will do.
     wanted: dict[tuple[type, Any], bool] = {}
     for s in steps:
-        little = max(s.flops * PER_FLOP, s.moved * PER_BYTE) <= QUICK and config.tiered_compilation
+        quick = config.tiered_compilation and _may_be_slower(s)
         for c in calls_in(s.code):
             name = named(c.kernel)
-            wanted[name] = little and wanted.get(name, True)
+            wanted[name] = quick and wanted.get(name, True)
     held = {k: _cells.get(k) for k in wanted}
     missing = [k for k, cell in held.items() if cell is None]
     origins = {"memory": len(wanted) - len(missing), "disk": 0, "compiler": 0}
@@ -451,6 +456,18 @@ def compile_kernels(steps: Sequence[NativeStep]) -> tuple[dict[str, int], list[_
                 better.append(functools.partial(_improve, weakref.ref(cell), module[0], module[3]))
         background.later(better)
     return origins, [cell for cell in held.values() if cell is not None]
+
+
+def _may_be_slower(s: NativeStep) -> bool:
+    """Is a step done sooner with slower code, all in all, that is soon made?"""
+    arithmetic, traffic = s.flops * PER_FLOP, s.moved * PER_BYTE
+    if max(arithmetic, traffic) <= QUICK:
+        return True
+    if not all(i.__class__ is Call and i.kernel.__class__ is Kernel for i in s.code):
+        return False
+    if any(v.aval.dtype.itemsize > 4 for v in (*s.inputs, *s.outputs)):
+        arithmetic *= DOUBLES
+    return traffic <= QUICK_TRAFFIC and arithmetic <= QUICK_ARITHMETIC
 
 
 def _improve(cell: weakref.ref[_Cell], text: str, extra: dict[str, int]) -> None:

@@ -146,12 +146,28 @@ def test_better_code_takes_the_place_of_the_first(held: list[Callable[[], None]]
 def test_much_work_is_compiled_for_speed_at_once(
     held: list[Callable[[], None]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(native, "QUICK", 1e5)
+    for bound in ("QUICK", "QUICK_TRAFFIC", "QUICK_ARITHMETIC"):
+        monkeypatch.setattr(native, bound, 1e5)
     f = mgefn.jit(lambda x: mnp.sin(x) + 1)
     f(np.ones(600_000, np.float32))  # larger ones have a kernel of their own
     assert not held
     f(np.ones(3, np.float32))  # the same kernel
     assert not held and len(native._cells) == 1
+
+
+def test_much_traffic_of_a_loop_nest_is_compiled_in_a_hurry(
+    held: list[Callable[[], None]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(native, "QUICK", 1e5)
+    monkeypatch.setattr(native, "QUICK_TRAFFIC", 1e6)
+    monkeypatch.setattr(native, "QUICK_ARITHMETIC", 5e5)
+    x = np.ones(600_000, np.float32)
+    mgefn.jit(lambda x: mnp.sin(x) + 1)(x)
+    assert len(held) == 1
+    mgefn.jit(lambda x: mnp.sin(x) + 1)(x.astype("float64"))  # twice the arithmetic and more
+    mgefn.jit(lambda x: mnp.sort(x))(x)
+    mgefn.jit(lambda x: x @ x)(x.reshape(600, 1000)[:, :600])
+    assert len(held) == 1
 
 
 def test_ahead_of_time_is_for_speed(held: list[Callable[[], None]]) -> None:
