@@ -10,6 +10,7 @@ import time
 import numpy as np
 import pytest
 
+import mgefn
 from mgefn.compiler import pages
 from mgefn.compiler.pool import HUGE, Pool
 from mgefn.core import background
@@ -26,6 +27,7 @@ def jobs(monkeypatch):
     held = []
     monkeypatch.setattr(background, "later", held.extend)
     monkeypatch.setattr(pages, "_slow_until", 0.0)
+    monkeypatch.setattr(pages, "_SHARED", 10**6)  # one thread, whose pages can be counted
     return held
 
 
@@ -141,3 +143,19 @@ def test_a_block_that_grows_keeps_its_contents(jobs, advised, monkeypatch):
     assert (grown[:HUGE] == 5).all()  # the same pages
     assert not grown[HUGE:].any()
     assert 0 < populated(advised) - before <= HUGE // pages.LARGE_PAGE
+
+
+def test_two_threads_make_all_pages(jobs, advised, monkeypatch):
+    monkeypatch.setattr(pages, "_SHARED", 2)
+    monkeypatch.setattr(pages, "_SLOW", 1e3)
+    with mgefn.config.override(num_threads=2):
+        block = mapping()
+        pages.choose(block)
+    made = [at for at, _, advice in advised if advice == pages._POPULATE_WRITE]
+    assert sorted(made) == list(pages._large_pages(block))
+    assert not jobs
+    monkeypatch.setattr(pages, "_SLOW", -1.0)
+    with mgefn.config.override(num_threads=2):
+        pages.choose(mapping())
+    assert populated(advised) - len(made) in (1, 2)  # each thread may meet its own slow page
+    assert len(jobs) == 1
