@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import mgefn
+import mgefn.numpy as mnp
 from mgefn.backends.numpy_cpu import KERNELS
 from mgefn.core.array import as_array
 from mgefn.errors import (
@@ -558,3 +559,30 @@ def check_kernel(primitive, arrays, params):
         # These arrays are small, so what Python allocates for itself shows.
         assert peak <= 1.05 * bound + 16384, (primitive, peak, bound)
     return expected
+
+
+def test_quotients_of_integers_are_no_integers():
+    x = np.arange(4, dtype=np.int32)
+    for f in (lambda x: x.at[1:3].divide(2), mgefn.jit(lambda x: x.at[np.array([1, 2])].divide(2))):
+        got = f(mnp.asarray(x))
+        assert got.dtype == np.float32
+        np.testing.assert_array_equal(got, [0, 0.5, 1, 3])
+    assert mnp.ones(3, "float16").at[0].divide(np.float64(2)).dtype == np.float16
+
+
+def test_repeated_exponents_multiply():
+    x = mnp.asarray([2.0, 3.0, 5.0])
+    at = np.array([0, 0, 2, -3])
+    for f in (lambda x, i: x.at[i].power(2), mgefn.jit(lambda x, i: x.at[i].power(2))):
+        np.testing.assert_array_equal(f(x, at), [2.0**8, 3, 25])
+    wide = mnp.asarray([2.0, 3.0], "float64")
+    assert wide.at[np.array([0])].power(0.1)[0] == 2.0**0.1
+
+
+@pytest.mark.parametrize("how", ["min", "max"])
+def test_complex_numbers_have_no_order(how):
+    x = mnp.asarray([1 + 2j, 3])
+    for f in (lambda x: getattr(x.at[0], how)(0.5j), lambda x: getattr(x.real.at[0], how)(0.5j)):
+        for call in (f, mgefn.jit(f)):
+            with pytest.raises(mgefn.errors.DTypeError, match="needs a dtype with an order"):
+                call(x)

@@ -476,6 +476,14 @@ def window_sizes(
     return tuple(1 if d in left_out else next(sizes) for d in range(len(shape)))
 
 
+def check_ordered(name: str, x: ShapedArray) -> None:
+    """Raise where the numbers that a scatter compares are complex."""
+    if dtypes.is_complex(x.dtype):
+        raise DTypeError(
+            f"{name}: needs a dtype with an order, got {x}. Compare real parts or magnitudes."
+        )
+
+
 def _scatter_abstract_eval(name: str, ordered: bool) -> Any:
     def abstract_eval(x: ShapedArray, indices: ShapedArray, u: ShapedArray, *, dimension_numbers,
                       **_):  # fmt: skip
@@ -494,8 +502,8 @@ def _scatter_abstract_eval(name: str, ordered: bool) -> Any:
             raise DTypeError(
                 f"{name}: updates must have the operand's dtype, got {x} and {u}. Cast them."
             )
-        if ordered and dtypes.is_complex(x.dtype):
-            raise DTypeError(f"{name}: needs a dtype with an order, got {x}.")
+        if ordered:
+            check_ordered(name, x)
         n_windows = x.ndim - len(dn.inserted_window_dims) - len(dn.operand_batching_dims)
         dims = dn.update_window_dims
         batch = [n for i, n in enumerate(u.shape) if i not in dims]

@@ -1,7 +1,8 @@
 """x.at[index].set(v) and its kin: a copy of x with some elements changed.
 
 Known values are updated by NumPy on a copy. Otherwise one scatter does it, or, for slices in one
-piece, dynamic_update_slice. Updates out of bounds are dropped; values are cast to the dtype of x.
+piece, dynamic_update_slice. Updates out of bounds are dropped; values are cast to the dtype of x,
+but where integers are divided.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from mgefn.ops.indexing.gather import (
     CLIP,
     GatherScatterMode,
     ScatterDimensionNumbers,
+    check_ordered,
     scatter_add_p,
     scatter_max_p,
     scatter_min_p,
@@ -59,6 +61,8 @@ def _update(
     v = METHODS["asarray"](values) if isinstance(values, (list, tuple)) else as_array(values)
     parsed_mode = GatherScatterMode.from_any(mode)
     dtype, weak = a.dtype, a.weak_type
+    if primitive is scatter_min_p or primitive is scatter_max_p:
+        check_ordered(primitive.name, a.aval if dtypes.is_complex(dtype) else v.aval)
     if primitive is not scatter_p and v.dtype != dtype:
         # Arithmetic happens in the common dtype, and its result is cast back.
         common = dtypes.result_type(a, v)
@@ -223,14 +227,17 @@ def index_divide(
     x: ArrayLike, index: Any, values: ArrayLike, indices_are_sorted: bool = False,
     unique_indices: bool = False, mode: Any = None, wrap_negative_indices: bool = True,
 ) -> Array:  # fmt: skip
-    """A copy of x after x[index] /= values, in the dtype of x; repeated divisors multiply."""
+    """A copy of x after x[index] /= values; repeated divisors multiply.
+
+    It has the dtype of x, or that of a quotient where x holds integers or truth values.
+    """
     a = as_array(x, "divide")
     v = METHODS["asarray"](values) if isinstance(values, (list, tuple)) else as_array(values)
     common = dtypes.to_inexact(dtypes.result_type(a, v))
     ones = full_like_aval(1, ShapedArray(a.shape, common))
     divisor = _update(scatter_mul_p, ones, index, convert(v, common), indices_are_sorted,
                       unique_indices, mode, wrap_negative_indices)  # fmt: skip
-    return _cast(true_divide(a, divisor), a.dtype, a.weak_type)
+    return _cast(true_divide(a, divisor), dtypes.to_inexact(a.dtype), a.weak_type)
 
 
 @method("index_power")
@@ -239,11 +246,20 @@ def index_power(
     x: ArrayLike, index: Any, values: ArrayLike, indices_are_sorted: bool = False,
     unique_indices: bool = False, mode: Any = None, wrap_negative_indices: bool = True,
 ) -> Array:  # fmt: skip
-    """A copy of x after x[index] **= values; a repeated index is raised once."""
-    old = index_get(x, index, indices_are_sorted, unique_indices, mode, None,
-                    wrap_negative_indices)  # fmt: skip
-    return _update(scatter_p, x, index, power(old, values), indices_are_sorted, unique_indices,
-                   mode, wrap_negative_indices)  # fmt: skip
+    """A copy of x after x[index] **= values; repeated exponents multiply."""
+    how = indices_are_sorted, unique_indices, mode
+    a = as_array(x, "power")
+    v = METHODS["asarray"](values) if isinstance(values, (list, tuple)) else as_array(values)
+    if 0 in a.shape:
+        return a
+    if not unique_indices and parsed_index(a, index, "power").advanced:
+        if v.weak_type:
+            v = convert(v, dtypes.result_type(a, v))
+        ones = full_like_aval(1, ShapedArray(a.shape, v.dtype))
+        exponents = _update(scatter_mul_p, ones, index, v, *how, wrap_negative_indices)
+        v = index_get(exponents, index, *how, None, wrap_negative_indices)
+    old = index_get(a, index, *how, None, wrap_negative_indices)
+    return _update(scatter_p, a, index, power(old, v), *how, wrap_negative_indices)
 
 
 @method("index_min")
@@ -275,7 +291,10 @@ def index_apply(
     unique_indices: bool = False, mode: Any = None, wrap_negative_indices: bool = True,
 ) -> Array:  # fmt: skip
     """A copy of x with func applied to x[index]; a repeated index is applied once."""
-    old = index_get(x, index, indices_are_sorted, unique_indices, mode, None,
+    a = as_array(x, "apply")
+    if 0 in a.shape:
+        return a
+    old = index_get(a, index, indices_are_sorted, unique_indices, mode, None,
                     wrap_negative_indices)  # fmt: skip
-    return _update(scatter_p, x, index, func(old), indices_are_sorted, unique_indices, mode,
+    return _update(scatter_p, a, index, func(old), indices_are_sorted, unique_indices, mode,
                    wrap_negative_indices)  # fmt: skip
