@@ -15,7 +15,7 @@ import sys
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -176,13 +176,13 @@ class JitFunction:
         self._fun = fun
         self._name = fun_name(fun)
         self._about = f"jit({self._name})"
-        names, accepted = _argument_names(fun)
-        self._names = names
+        known = _argument_names(fun)
+        self._names = known.positional
         self._static_nums, self._static_names = _both_ways(
-            self._about, names, accepted, static_argnums, static_argnames, "static"
+            self._about, known, static_argnums, static_argnames, "static"
         )
         self._donate_nums, self._donate_names = _both_ways(
-            self._about, names, accepted, donate_argnums, donate_argnames, "donate"
+            self._about, known, donate_argnums, donate_argnames, "donate"
         )
         if self._static_nums & self._donate_nums or self._static_names & self._donate_names:
             raise ArgumentError(
@@ -784,29 +784,34 @@ def _show_leaves(keys: Any) -> str:
     return f"({shown}{', ...' if len(keys) > 12 else ''})"
 
 
-def _argument_names(fun: Callable[..., Any]) -> tuple[tuple[str, ...], frozenset[str] | None]:
-    """The positional arguments, and all names that fun takes; None where it takes any name."""
+class _Names(NamedTuple):
+    """The arguments of a function: its positional ones, all that it takes by name (None: any name),
+    and whether more may come by position."""
+
+    positional: tuple[str, ...]
+    accepted: frozenset[str] | None
+    takes_more: bool
+
+
+def _argument_names(fun: Callable[..., Any]) -> _Names:
     try:
         parameters = inspect.signature(fun).parameters.values()
     except (TypeError, ValueError):
-        return (), None
+        return _Names((), None, True)
+    kinds = {p.kind for p in parameters}
     positional = tuple(
         p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
     )
-    if any(p.kind is p.VAR_KEYWORD for p in parameters):
-        return positional, None
-    return positional, frozenset(p.name for p in parameters if p.kind is not p.VAR_POSITIONAL)
+    named = frozenset(p.name for p in parameters if p.kind is not p.VAR_POSITIONAL)
+    accepted = None if inspect.Parameter.VAR_KEYWORD in kinds else named
+    return _Names(positional, accepted, inspect.Parameter.VAR_POSITIONAL in kinds)
 
 
 def _both_ways(
-    about: str,
-    names: tuple[str, ...],
-    accepted: frozenset[str] | None,
-    nums: Any,
-    argnames: Any,
-    what: str,
+    about: str, known: _Names, nums: Any, argnames: Any, what: str
 ) -> tuple[frozenset[int], frozenset[str]]:
     """Positions and names that mean the same arguments, from either."""
+    names, accepted, takes_more = known
     if nums is None:
         positions: set[int] = set()
     else:
@@ -829,17 +834,13 @@ def _both_ways(
     if argnames is None and positions:
         found |= {names[i] for i in positions if -len(names) <= i < len(names)}
     for i in positions:
-        if names and not -len(names) <= i < len(names) and not _takes_more(i):
+        if not -len(names) <= i < len(names) and not (takes_more and (i >= 0 or not names)):
             raise ArgumentError(
                 f"{about}: {what}_argnums names argument {i} of a function with {len(names)}. "
                 "Count the positional arguments from 0."
             )
     normal = {i + len(names) if i < 0 and names else i for i in positions}
     return frozenset(normal), frozenset(found)
-
-
-def _takes_more(i: int) -> bool:
-    return i >= 0  # *args may hold it
 
 
 def _donated_message(about: str, i: int, source: Source | None) -> str:

@@ -569,3 +569,15 @@ def test_a_number_that_meets_64_bits_later_is_traced_for_once():
     assert c.n == 2  # in 32 bits, and then in 64
     assert f._cache_size() == 1
     assert "a Python float beside 64-bit arrays" in f.explain_miss()
+
+
+@pytest.mark.parametrize("what", ["static", "donate"])
+def test_positions_of_arguments_that_do_not_exist(what):
+    for fun, i in ((lambda x: x, 1), (lambda x: x, -2), (lambda *, k: k, 0), (lambda: 1, -1)):
+        text = rf"{what}_argnums names argument {i} "
+        with pytest.raises(mgefn.errors.ArgumentError, match=text):
+            mgefn.jit(fun, **{f"{what}_argnums": i})
+    for fun, i in ((lambda *x: x[2], 2), (lambda x, *y: y[1], 2)):
+        f = mgefn.jit(fun, **{f"{what}_argnums": i})
+        assert f(1.0, 2.0, 3.0) == 3.0
+    mgefn.jit(max, **{f"{what}_argnums": 1})  # which has no signature
