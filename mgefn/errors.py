@@ -348,6 +348,7 @@ def refused_function(
     if not innermost.tb_frame.f_code.co_filename.startswith(_PACKAGE):
         return None
     text = suggestions.miscalled(fn, exc, args, kwargs, about)
+    text = text or suggestions.no_function(fn, exc, args, kwargs, about)
     return ArgumentError(text) if text else None
 
 

@@ -622,6 +622,43 @@ def miscalled(
     return told
 
 
+_NOT_CALLABLE = re.compile(r"^'([\w.]+)' object is not callable$")
+
+
+def no_function(
+    fun: Callable[..., Any],
+    exc: Exception,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    about: str = "",
+) -> str:
+    """The message for an argument that is no function where fun needs one, "" if it is not so.
+
+    Arguments are those of `miscalled`.
+    """
+    found = _NOT_CALLABLE.match(str(exc))
+    if not found:
+        return ""
+    try:
+        signature = inspect.signature(fun)
+        taken = signature.bind(*args, **kwargs).arguments
+    except (TypeError, ValueError):
+        return ""
+    for parameter, value in taken.items():
+        # Types are strings here; several functions may come as a sequence.
+        if "Callable" not in str(signature.parameters[parameter].annotation):
+            continue
+        several = isinstance(value, (tuple, list))
+        for i, each in enumerate(value if several else [value]):
+            if not callable(each) and type(each).__name__ == found[1]:
+                return (
+                    f"{about or fun.__name__.removeprefix('index_')}: "
+                    f"{parameter}{f'[{i}]' * several} must be a function, got {each!r:.60}. Pass "
+                    "the function itself, not what a call of it gives."
+                )
+    return ""
+
+
 def _functions_among(taken: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
     """The user's functions among the arguments of a call: (parameter, place in it, function)."""
     for parameter, value in taken.items():
@@ -717,6 +754,7 @@ __all__ = [
     "missing_attribute",
     "missing_name",
     "nearest",
+    "no_function",
     "parameters",
     "unknown_keyword",
     "without_key",

@@ -667,3 +667,37 @@ def test_keywords_with_an_explanation_are_refused_by_their_function() -> None:
             named = [p.name for p in parameters if p.kind is not p.VAR_POSITIONAL]
             assert keyword not in named, (function, keyword)
         assert text.endswith("."), text
+
+
+@pytest.mark.parametrize("wrong", [None, 3, "s"])
+def test_what_is_no_function_is_named(wrong):
+    x = mnp.ones(3)
+    calls = {
+        "jvp: fun": lambda: mgefn.jvp(wrong, (x,), (x,)),
+        "vjp: fun": lambda: mgefn.vjp(wrong, x),
+        "linearize: fun": lambda: mgefn.linearize(wrong, x),
+        "eval_shape: needs a function": lambda: mgefn.eval_shape(wrong, x),
+        "make_jaxpr: needs a function": lambda: mgefn.make_jaxpr(wrong),
+        "tree.map: f": lambda: mgefn.tree.map(wrong, x),
+        "reduce: computation": lambda: mgefn.lax.reduce(x, 0.0, wrong, (0,)),
+        "custom_root: f": lambda: mgefn.lax.custom_root(wrong, x, wrong, wrong),
+        "apply: func": lambda: x.at[0].apply(wrong),
+        "apply_along_axis: func1d": lambda: mnp.apply_along_axis(wrong, 0, x),
+        "switch: branches": lambda: mgefn.lax.switch(0, wrong, x),
+        "switch: branches must be functions": lambda: mgefn.lax.switch(0, [wrong], x),
+    }
+    for text, call in calls.items():
+        with pytest.raises(mgefn.errors.ArgumentError, match=text):
+            call()
+    with pytest.raises(mgefn.errors.ArgumentError, match="branches must be a sequence"):
+        mgefn.lax.switch(0, lambda a: a, x)
+    with pytest.raises(mgefn.errors.ArgumentError, match="unroll must be a positive int"):
+        mgefn.lax.scan(lambda c, a: (c, a), 0.0, x, unroll="a")
+    with pytest.raises(mgefn.errors.ArgumentError, match="batch_size must be an int"):
+        mgefn.lax.map(lambda a: a, x, batch_size="a")
+
+
+def test_a_call_of_what_is_no_function_in_the_users_code_stays_pythons():
+    with pytest.raises(TypeError, match="'int' object is not callable") as info:
+        mgefn.jvp(lambda x: x.ndim(x), (1.0,), (1.0,))
+    assert not isinstance(info.value, mgefn.errors.MgefnError)

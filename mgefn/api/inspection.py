@@ -12,7 +12,7 @@ import numpy as np
 
 from mgefn import tree
 from mgefn.api.derivatives import abstract
-from mgefn.api.flat import FlatFunction
+from mgefn.api.flat import FlatFunction, checked_function
 from mgefn.api.placement import array_with_sharding, placed
 from mgefn.api.stages import ShapeDtypeStruct
 from mgefn.config import config
@@ -50,6 +50,7 @@ def make_jaxpr(
             c:f32[]~ = mul b 2.0:f32[]~
           in (c,) }
     """
+    checked_function("make_jaxpr", fun)
     nums = {static_argnums} if isinstance(static_argnums, int) else set(static_argnums)
     about = f"make_jaxpr({fun_name(fun)})"
     try:
@@ -110,6 +111,7 @@ def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     Returns:
         A pytree of ShapeDtypeStructs.
     """
+    checked_function("eval_shape", fun)
     return make_jaxpr(fun, return_shape=True)(*args, **kwargs)[1]
 
 

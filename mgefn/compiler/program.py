@@ -129,10 +129,11 @@ class _Frames:
             return
         if self.bytes + frame.slab.nbytes > pool.limit:
             offer(frame.slab)  # while no other thread can have it
-        program.idle.append(frame)
         with self._lock:
+            # It is counted before another thread can take it.
             self._large[id(frame)] = (weakref.ref(program), frame)
             pool.slab_waits(frame.slab.nbytes)
+            program.idle.append(frame)
         self.shrink(kept=0 if pool.strict else 1)
 
     def shrink(self, limit: int | None = None, kept: int = 0) -> None:

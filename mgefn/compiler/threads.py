@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import _thread
 import atexit
+import contextlib
 import ctypes
 import os
 import platform
@@ -470,8 +471,10 @@ class Pool:
 
     def _work(self, number: int) -> None:
         if hasattr(signal, "pthread_sigmask"):
-            # Signals belong to threads that return to Python; here they would only wake a sleeper.
-            signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+            # Signals belong to threads that return to Python; here they would only wake a sleeper,
+            # so the worker can do without.
+            with contextlib.suppress(MemoryError):
+                signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         self._worker(number)
 
     def resize(self, threads: int) -> None:

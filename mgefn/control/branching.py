@@ -8,7 +8,7 @@ nothing is finite wherever the rest is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -158,6 +158,11 @@ def switch(
         >>> mgefn.lax.switch(7, [mnp.sin, mnp.cos], 0.0)
         Array(1., dtype=float32, weak_type=True)
     """
+    if not isinstance(branches, Iterable):
+        raise ArgumentError(
+            f"switch: branches must be a sequence of functions, got {type(branches).__name__}. "
+            "Put it into a list."
+        )
     branches = tuple(branches)
     if not branches:
         raise ArgumentError("switch: needs at least one branch, got none.")

@@ -120,9 +120,8 @@ def scan(
     """
     if not callable(f):
         raise ArgumentError(f"scan: f must be a function, got {type(f).__name__}.")
-    unroll = operator.index(unroll)
-    if unroll < 0:
-        raise ArgumentError(f"scan: unroll must be a positive int or a bool, got {unroll}.")
+    if not hasattr(unroll, "__index__") or unroll < 0:
+        raise ArgumentError(f"scan: unroll must be a positive int or a bool, got {unroll!r:.60}.")
     init_leaves, init_tree = tree.flatten(init)
     xs_leaves, xs_tree = tree.flatten(xs)
     carry = [_leaf("init", x) for x in init_leaves]
@@ -796,9 +795,9 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> A
         raise ArgumentError(f"map: needs a function, got {type(f).__name__}.")
     if batch_size is None:
         return scan(_Mapped(f), (), xs)[1]
+    if not hasattr(batch_size, "__index__") or batch_size < 1:
+        raise ArgumentError(f"map: batch_size must be an int of 1 or more, got {batch_size!r:.60}.")
     size = operator.index(batch_size)
-    if size < 1:
-        raise ArgumentError(f"map: batch_size must be 1 or more, got {size}.")
     leaves, xs_tree = tree.flatten(xs)
     arrays = [_leaf("xs", x) for x in leaves]
     n = _length(arrays, xs, None)

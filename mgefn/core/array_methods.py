@@ -1011,7 +1011,7 @@ class IndexUpdate:
         mode: Any = None,
         wrap_negative_indices: bool = True,
     ) -> Array:
-        """A copy of x after x[index] /= values."""
+        """A copy of x after x[index] /= values, in floats where x holds integers."""
         how = indices_are_sorted, unique_indices, mode, wrap_negative_indices
         return METHODS["index_divide"](self.array, self.index, values, *how)
 
@@ -1025,7 +1025,7 @@ class IndexUpdate:
         mode: Any = None,
         wrap_negative_indices: bool = True,
     ) -> Array:
-        """A copy of x after x[index] **= values."""
+        """A copy of x after x[index] **= values; repeated exponents multiply."""
         how = indices_are_sorted, unique_indices, mode, wrap_negative_indices
         return METHODS["index_power"](self.array, self.index, values, *how)
 
@@ -1069,7 +1069,7 @@ class IndexUpdate:
         mode: Any = None,
         wrap_negative_indices: bool = True,
     ) -> Array:
-        """A copy of x with func applied to x[index], as numpy.ufunc.at does for unary ufuncs."""
+        """A copy of x with func applied to x[index], once where an index is repeated."""
         how = indices_are_sorted, unique_indices, mode, wrap_negative_indices
         return METHODS["index_apply"](self.array, self.index, func, *how)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import sys
+import threading
 import weakref
 
 import numpy as np
@@ -255,3 +257,33 @@ def test_concurrent_calls_do_not_share_a_slab():
     for t in threads:
         t.join()
     assert not wrong
+
+
+def test_a_frame_that_is_taken_as_soon_as_it_is_given_is_counted_once():
+    """Threads that call one program count its idle slab once, and not while it is in use."""
+    f = mgefn.jit(lambda x: mnp.cumsum(mnp.sort(x, axis=0), 0) * 2)
+    x = np.ones((900, 300), np.float32)
+    f(x)
+    frames.clear()
+    pool.clear()
+    before = pool.allocated_bytes
+
+    def many():
+        for _ in range(200):
+            f(x)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=many) for _ in range(4)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+    finally:
+        sys.setswitchinterval(interval)
+    held = sum(frame.slab.nbytes for _, frame in frames._large.values())
+    assert pool.idle_slab_bytes == held
+    frames.clear()
+    pool.clear()
+    assert pool.allocated_bytes == before

@@ -386,7 +386,7 @@ def test_map(batch_size):
 def test_map_of_nothing():
     assert lax.map(lambda x: x * 2, np.ones((0, 3))).shape == (0, 3)
     assert lax.map(lambda x: x * 2, np.ones((0, 3)), batch_size=2).shape == (0, 3)
-    with pytest.raises(ArgumentError, match="batch_size must be 1 or more"):
+    with pytest.raises(ArgumentError, match="batch_size must be an int of 1 or more"):
         lax.map(lambda x: x, np.ones(3), batch_size=0)
 
 

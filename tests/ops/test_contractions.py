@@ -292,6 +292,8 @@ def test_einsum_interleaved():
 
 def test_einsum_rejects():
     x = draw((2, 3))
+    with pytest.raises(ShapeError, match=r"one letter must have one size, got \(1, 3\)"):
+        C.einsum("aa->a", np.ones((1, 3)))
     with pytest.raises(ShapeError, match="must have one size, got 2 and 3"):
         C.einsum("ij,ik", x, x.T)
     with pytest.raises(ShapeError, match="must name the dimensions"):

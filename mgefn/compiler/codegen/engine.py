@@ -254,7 +254,11 @@ class _Linker:
             try:
                 tracker = builder.link(self._jit, f"m{next(self._count)}")
             except RuntimeError as error:
-                raise MgefnError(f"compile: linking {', '.join(names)} failed: {error}") from None
+                raise MgefnError(
+                    f"compile: linking {', '.join(names)} needs memory for its code and every "
+                    f"function that it names, and failed: {error} Free memory, or call it with "
+                    "mgefn.config.jit_backend = 'numpy'."
+                ) from None
             addresses, pointer = {name: tracker[name] for name in names}, tracker._ptr
             # llvmlite's object would unload the code when the garbage collector finds it. An
             # interrupt comes before or after, never to two that would unload it.

@@ -209,7 +209,14 @@ def _label_sizes(
     """The size of each label; 1 gives way to others."""
     sizes: dict[Label, int] = {}
     for term, shape in zip(terms, shapes, strict=True):
+        own: dict[Label, int] = {}
         for label, n in zip(term, shape, strict=True):
+            if own.setdefault(label, n) != n:
+                raise ShapeError(
+                    f"einsum: dimensions that the term {''.join(map(str, term))!r} of "
+                    f"{subscripts!r} gives one letter must have one size, got {tuple(shape)}. "
+                    "Broadcast the operand first, or use two letters."
+                )
             before = sizes.setdefault(label, n)
             if before == 1:
                 sizes[label] = n
