@@ -11,6 +11,7 @@ import functools
 import inspect
 import os
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -433,8 +434,26 @@ def missing_name(module: str, name: str, names: Iterable[str]) -> str:
         return f"{text}. {meant}"
     if not meant or (meant.isidentifier() and meant not in names):
         # One that another library has under this name may have come in the meantime.
-        meant = nearest(name, names) or meant
+        meant = _elsewhere(module, name) or nearest(name, names) or meant
     return f"{text}. Did you mean {meant}?" if meant else f"{text}."
+
+
+# Where a name that one module lacks may stand; the first that has it is named.
+_NEIGHBOURS = (
+    "mgefn.nn", "mgefn.nn.losses", "mgefn.nn.initializers", "mgefn.optim", "mgefn.numpy",
+    "mgefn.lax", "mgefn.random", "mgefn.scipy.special", "mgefn.numpy.linalg", "mgefn",
+)  # fmt: skip
+
+
+def _elsewhere(module: str, name: str) -> str:
+    """`mgefn.nn.relu`: the same name in another module that is loaded, "" where none has it."""
+    for other in _NEIGHBOURS:
+        loaded = sys.modules.get(other)
+        if other != module and loaded is not None and not name.startswith("_"):
+            public = getattr(loaded, "__all__", None) or dir(loaded)
+            if name in public:
+                return f"{other}.{name}"
+    return ""
 
 
 def missing_attribute(cls: str, kind: str, name: str, names: Iterable[str]) -> str:

@@ -701,3 +701,16 @@ def test_a_call_of_what_is_no_function_in_the_users_code_stays_pythons():
     with pytest.raises(TypeError, match="'int' object is not callable") as info:
         mgefn.jvp(lambda x: x.ndim(x), (1.0,), (1.0,))
     assert not isinstance(info.value, mgefn.errors.MgefnError)
+
+
+def test_a_name_of_another_module_is_found_there():
+    for module, name, meant in (
+        (nn, "sigmoid_binary_cross_entropy", "mgefn.nn.losses.sigmoid_binary_cross_entropy"),
+        (optim, "relu", "mgefn.nn.relu"),
+        (nn, "adam", "mgefn.optim.adam"),
+        (lax, "einsum", "mgefn.numpy.einsum"),
+        (mnp, "fori_loop", "mgefn.lax.fori_loop"),
+    ):
+        nn.losses.log_cosh, nn.relu, optim.adam  # noqa: B018  # what is loaded is looked at
+        with pytest.raises(MissingNameError, match=rf"Did you mean {re.escape(meant)}\?$"):
+            getattr(module, name)
