@@ -255,8 +255,8 @@ class _Linker:
                 tracker = builder.link(self._jit, f"m{next(self._count)}")
             except RuntimeError as error:
                 raise MgefnError(
-                    f"compile: linking {', '.join(names)} needs memory for its code and every "
-                    f"function that it names, and failed: {error} Free memory, or call it with "
+                    f"compile: linking {', '.join(names)} failed: {error}. It needs memory, and "
+                    "every function that the code names. Free memory, or call it with "
                     "mgefn.config.jit_backend = 'numpy'."
                 ) from None
             addresses, pointer = {name: tracker[name] for name in names}, tracker._ptr
