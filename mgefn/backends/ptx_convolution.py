@@ -15,9 +15,9 @@ from mgefn.compiler.codegen.ptx_convolution import Convolution, SplitSum
 from mgefn.compiler.codegen.values import FLOATS, HALVES, itemsize
 from mgefn.compiler.gpu_launch import Launch
 from mgefn.compiler.gpu_lowering import MOST_BLOCKS
-from mgefn.compiler.groups import contiguous
 from mgefn.compiler.native import dtype_name
 from mgefn.compiler.steps import Lowered, NativeStep, Place, Scratch, Spot, roots_of
+from mgefn.core.avals import contiguous_strides
 from mgefn.core.jaxpr import Eqn
 
 WIDE = 1 << 31  # rows, terms or coordinates that a thread can't count in 32 bits
@@ -48,7 +48,7 @@ def _is_product(eqn: Eqn, x: Place) -> bool:
         and all(n == 1 for n in (*p["window_strides"], *p["lhs_dilation"]))
         and all(tuple(pair) == (0, 0) for pair in p["padding"])
         and p["feature_group_count"] == p["batch_group_count"] == 1
-        and x.strides == contiguous(a.shape, a.dtype.itemsize)
+        and x.strides == contiguous_strides(a.shape, a.dtype.itemsize)
         and min(w.shape[d] for d in rhs[:2]) >= 16
     )
 
@@ -65,7 +65,8 @@ def _convolution(eqn: Eqn, places: Sequence[Place]) -> NativeStep | None:
     if computed not in FLOATS or (out != computed and out not in HALVES):
         return None
     lhs, rhs, spec = p["dimension_numbers"]
-    x_at, w_at, y_at = places[0].strides, places[1].strides, contiguous(y.shape, itemsize(out))
+    x_at, w_at = places[0].strides, places[1].strides
+    y_at = contiguous_strides(y.shape, itemsize(out))
     by_feature, by_batch = p["feature_group_count"], p["batch_group_count"]
     groups = by_feature * by_batch
     examples, features = x.shape[lhs[0]] // by_batch, w.shape[rhs[1]]
@@ -115,7 +116,7 @@ def _convolution(eqn: Eqn, places: Sequence[Place]) -> NativeStep | None:
         any(n > 1 for n in p["lhs_dilation"]), batch_last, feature_last, by_term, *tile,
     )  # fmt: skip
     if parts > 1:
-        y_at = contiguous(y.shape, itemsize(computed))
+        y_at = contiguous_strides(y.shape, itemsize(computed))
     y_feature = y_at[spec[1]]
     numbers = [
         rows, terms, columns, *tiles, groups, share, y.size * itemsize(computed),

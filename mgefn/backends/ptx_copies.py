@@ -9,7 +9,6 @@ from mgefn.backends.llvm_kernels import elementwise as ew
 from mgefn.compiler.codegen.values import itemsize
 from mgefn.compiler.gpu_launch import Launch
 from mgefn.compiler.gpu_lowering import planned
-from mgefn.compiler.groups import contiguous
 from mgefn.compiler.kernel import (
     LOAD,
     ROWS,
@@ -23,6 +22,7 @@ from mgefn.compiler.kernel import (
 )
 from mgefn.compiler.lowering import collapsed
 from mgefn.compiler.steps import Call, Spot
+from mgefn.core.avals import contiguous_strides
 
 BITS = {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64"}  # what is moved as what, by its bytes
 
@@ -31,7 +31,7 @@ def copied(shape: Sequence[int], strides: Sequence[int], source: Spot, dtype: st
            as_dtype: str, target_strides: Sequence[int] | None = None) -> Launch:  # fmt: skip
     """The launch that makes a copy, in another dtype if need be; contiguous if nothing is said."""
     if target_strides is None:
-        target_strides = contiguous(shape, itemsize(as_dtype))
+        target_strides = contiguous_strides(shape, itemsize(as_dtype))
     steps = [list(strides), list(target_strides)]
     loops = collapsed(shape, steps, range(len(shape))) or [(1, [0, 0])]
     *outer, (row, inner) = loops

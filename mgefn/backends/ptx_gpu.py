@@ -20,11 +20,11 @@ from mgefn.compiler.codegen.ptx_indexing import GatherCopy, ScatterAtomic
 from mgefn.compiler.codegen.values import ALL, FLOATS, HALVES, INTEGERS, itemsize
 from mgefn.compiler.gpu_launch import Launch
 from mgefn.compiler.gpu_lowering import DEVICE_ROWS, MOST_BLOCKS
-from mgefn.compiler.groups import contiguous
 from mgefn.compiler.native import dtype_name
 from mgefn.compiler.steps import Fixed, Lowered, NativeStep, Place, Scratch, Spot, roots_of
 from mgefn.control import loops
 from mgefn.control import scan as scan_
+from mgefn.core.avals import contiguous_strides
 from mgefn.core.jaxpr import Eqn
 from mgefn.ops import convolution as v
 from mgefn.ops import indexing as i
@@ -58,7 +58,7 @@ def _concatenate(eqn: Eqn, places: Sequence[Place]) -> NativeStep | None:
     bits = BITS.get(out.aval.dtype.itemsize)
     if bits is None or len(places) > MOST_JOINED:
         return None
-    strides = contiguous(out.aval.shape, itemsize(bits))
+    strides = contiguous_strides(out.aval.shape, itemsize(bits))
     code, start = [], 0
     for x, at in zip(eqn.inputs, places, strict=True):
         target = out, start * strides[d]
@@ -80,7 +80,7 @@ def _pad(eqn: Eqn, places: Sequence[Place]) -> NativeStep | None:
         spot = value.root, value.offset
         code.append(copied(shape, (0,) * len(shape), spot, bits, (out, 0), bits))
     if math.prod(kept):
-        strides = contiguous(shape, itemsize(bits))
+        strides = contiguous_strides(shape, itemsize(bits))
         begin = at.offset + sum(s.start * n for s, n in zip(source, at.strides, strict=True))
         there = sum(s.start * n for s, n in zip(target, strides, strict=True))
         steps = [n * (s.step or 1) for s, n in zip(target, strides, strict=True)]
@@ -118,7 +118,7 @@ def _gather(eqn: Eqn, places: Sequence[Place]) -> NativeStep | None:
     window = iter([d for d in range(x.ndim) if d not in left_out])
     batch = iter(range(indices.ndim - 1))
     numbers: list[int] = [out.aval.size]
-    steps = contiguous(out.aval.shape, itemsize_of_x)
+    steps = contiguous_strides(out.aval.shape, itemsize_of_x)
     for d, (n, step) in enumerate(zip(out.aval.shape, steps, strict=True)):
         if d in dn.offset_dims:
             numbers += [n, step, at.strides[next(window)], 0]
@@ -149,7 +149,7 @@ def _scatter(op: str) -> Callable[[Eqn, Sequence[Place]], NativeStep | None]:
             return None
         held = "float32" if dtype in HALVES else dtype
         target: Spot = (out, 0) if held == dtype else (Scratch(0), 0)
-        strides = contiguous(x.shape, itemsize(held))
+        strides = contiguous_strides(x.shape, itemsize(held))
         sizes = window_sizes(x.shape, u.shape, dn)
         check = eqn.params["mode"] is not CLIP
         along = dict(zip(dn.scatter_indices_batching_dims, dn.operand_batching_dims, strict=True))
@@ -167,7 +167,7 @@ def _scatter(op: str) -> Callable[[Eqn, Sequence[Place]], NativeStep | None]:
                 copied(u.shape, updates.strides, (updates.root, updates.offset), dtype,
                        (wide, 0), held)
             )  # fmt: skip
-            updates = Place(wide, 0, contiguous(u.shape, itemsize(held)))
+            updates = Place(wide, 0, contiguous_strides(u.shape, itemsize(held)))
         numbers: list[int] = [u.size]
         for d, (n, step) in enumerate(zip(u.shape, updates.strides, strict=True)):
             if d in dn.update_window_dims:

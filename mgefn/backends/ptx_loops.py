@@ -25,10 +25,10 @@ from mgefn.compiler.codegen.ptx_straight import DeviceWriter
 from mgefn.compiler.codegen.straight import Unfit, Value
 from mgefn.compiler.codegen.values import held, itemsize
 from mgefn.compiler.gpu_launch import Launch
-from mgefn.compiler.groups import contiguous
 from mgefn.compiler.native import dtype_name, row_of
 from mgefn.compiler.passes import optimized
 from mgefn.compiler.steps import Fixed, Lowered, NativeStep, Place, Scratch, Spot, roots_of
+from mgefn.core.avals import contiguous_strides
 from mgefn.core.device_array import DeviceArray
 from mgefn.core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Literal, Var, subjaxprs
 
@@ -89,7 +89,7 @@ class Layout(NamedTuple):
         found = list(self.shape[1:])
         for slot, axes in self.along.items():
             aval = avals[slot]
-            strides = contiguous(aval.shape, aval.dtype.itemsize)
+            strides = contiguous_strides(aval.shape, aval.dtype.itemsize)
             found += [0 if n == 1 else s for n, s in zip(aval.shape, strides, strict=True)]
             assert len(strides) == len(axes)
         return found

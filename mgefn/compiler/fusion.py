@@ -26,7 +26,6 @@ from mgefn.compiler.groups import (
     Padded,
     Part,
     Term,
-    contiguous,
     is_contiguous,
     padded_viewed,
     part_viewed,
@@ -35,7 +34,7 @@ from mgefn.compiler.groups import (
 from mgefn.compiler.kernel import TILE
 from mgefn.compiler.reductions import LARGE, REDUCTIONS, rewritten
 from mgefn.compiler.steps import Expanded, Fixed, Lowered, Place
-from mgefn.core.avals import ShapedArray
+from mgefn.core.avals import ShapedArray, contiguous_strides
 from mgefn.core.jaxpr import Atom, ClosedJaxpr, Eqn, Literal, Var
 from mgefn.core.primitive import Primitive
 from mgefn.ops.shaping import reshape_p
@@ -216,7 +215,7 @@ class Fusion:
 
     def _lowered_with_copies(self, eqn: Eqn, row: Lowered, places: list[Place]) -> Any:
         """The step of a row that can't take its operands as they lie, with as few copied as do."""
-        whole = [contiguous(a.aval.shape, a.aval.dtype.itemsize) for a in eqn.inputs]
+        whole = [contiguous_strides(a.aval.shape, a.aval.dtype.itemsize) for a in eqn.inputs]
         odd = [i for i, (p, c) in enumerate(zip(places, whole, strict=True)) if p.strides != c]
         for count in range(1, len(odd) + 1):
             for copied in itertools.combinations(odd, count):
@@ -253,7 +252,7 @@ class Fusion:
             self._alone(eqn)  # a step that would ask for this copy itself
         elif base in self.virtual or not self._take_lowered(eqn, self._mover(eqn)):
             self._take(eqn)
-        return Place(copied, 0, contiguous(a.aval.shape, itemsize))
+        return Place(copied, 0, contiguous_strides(a.aval.shape, itemsize))
 
     def _mover(self, copy: Eqn) -> Any:
         """The row that copies what lies otherwise: that of a reshape, which moves it by blocks."""
@@ -285,7 +284,7 @@ class Fusion:
         """The memory of a variable, once its base is in memory."""
         v, views = self._views(v)
         aval = v.aval
-        found: Place | None = Place(v, 0, contiguous(aval.shape, aval.dtype.itemsize))
+        found: Place | None = Place(v, 0, contiguous_strides(aval.shape, aval.dtype.itemsize))
         shape = aval.shape
         for eqn in views:
             found = viewed(found, shape, eqn)
@@ -683,7 +682,7 @@ class Fusion:
         native = row.lower(eqn, [place])
         if native is None:
             return None
-        own = contiguous(shape, x.aval.dtype.itemsize)
+        own = contiguous_strides(shape, x.aval.dtype.itemsize)
         strides = tuple(s if old else 0 for s, old in zip(own, place.strides, strict=True))
         return (eqn, native), Place(copied, 0, strides)
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from mgefn.compiler.steps import Place
+from mgefn.core.avals import contiguous_strides
 from mgefn.core.jaxpr import Atom, Eqn, Var
 
 MOST = 200  # equations of a group: a bound for the time to compile it
@@ -99,18 +100,8 @@ class Padded(NamedTuple):
     value: Atom
 
 
-def contiguous(shape: Sequence[int], itemsize: int) -> tuple[int, ...]:
-    """Strides in bytes of an array in row-major order."""
-    strides = []
-    step = itemsize
-    for n in reversed(shape):
-        strides.append(step)
-        step *= n
-    return tuple(reversed(strides))
-
-
 def is_contiguous(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> bool:
-    want = contiguous(shape, itemsize)
+    want = contiguous_strides(shape, itemsize)
     return all(n == 1 or s == w for n, s, w in zip(shape, strides, want, strict=True))
 
 
@@ -142,14 +133,14 @@ def viewed(place: Place, shape: tuple[int, ...], eqn: Eqn, in_memory: bool = Tru
     if name == "reshape":
         itemsize = out.dtype.itemsize
         if in_memory and is_contiguous(shape, strides, itemsize):
-            return Place(place.root, offset, contiguous(out.shape, itemsize))
+            return Place(place.root, offset, contiguous_strides(out.shape, itemsize))
         matched = _matched_axes(shape, out.shape)
         if matched is None:
             long = [s for n, s in zip(shape, strides, strict=True) if n != 1]
             if len(long) != 1:
                 return None
             # A line, cut into lines.
-            return Place(place.root, offset, contiguous(out.shape, long[0]))
+            return Place(place.root, offset, contiguous_strides(out.shape, long[0]))
         return Place(place.root, offset, tuple(0 if m is None else strides[m] for m in matched))
     if name == "name":
         return place

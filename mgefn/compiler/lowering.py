@@ -14,7 +14,7 @@ from typing import Any
 
 from mgefn.compiler.codegen.values import COMPLEX, alignment, held, itemsize, name_of
 from mgefn.compiler.fusion import FAR, FAR_FROM, Fusion
-from mgefn.compiler.groups import Group, Term, contiguous
+from mgefn.compiler.groups import Group, Term
 from mgefn.compiler.kernel import (
     ACROSS,
     AHEAD,
@@ -42,6 +42,7 @@ from mgefn.compiler.kernel import (
     bits_of_constant,
 )
 from mgefn.compiler.steps import MOST_CHUNKS, Call, NativeStep, Scratch, chunk_of
+from mgefn.core.avals import contiguous_strides
 from mgefn.core.jaxpr import Var
 
 MOST_PARTIALS = 16  # chunks where each has memory of its own
@@ -166,7 +167,7 @@ class Lowering:
             if part is None:
                 continue
             strides = [0] * rank
-            own = contiguous(part.shape, itemsize(name_of(v.aval.dtype)))
+            own = contiguous_strides(part.shape, itemsize(name_of(v.aval.dtype)))
             for s, w, n in zip(own, part.where, part.shape, strict=True):
                 if w is not None and n > 1:
                     strides[w] = s

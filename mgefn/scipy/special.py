@@ -32,6 +32,7 @@ from mgefn.ops.elementwise import (
 )
 from mgefn.ops.elementwise.common import nary
 from mgefn.ops.indexing.select.common import known
+from mgefn.scipy.arguments import known_count
 
 __all__ = [
     "bernoulli",
@@ -252,20 +253,10 @@ def multigammaln(a: ArrayLike, d: ArrayLike) -> Array:
         d: a known integer of at least 1.
     """
     x = _floats("multigammaln", a)
-    n = _count("multigammaln", "d", d, 1)
+    n = known_count("multigammaln", "d", d, 1)
     halves = mnp.arange(n, dtype=x.dtype) / 2
     total = mnp.sum(ops.lgamma(mnp.expand_dims(x, -1) - halves), axis=-1)
     return total + n * (n - 1) / 4 * math.log(math.pi)
-
-
-def _count(name: str, what: str, n: Any, least: int) -> int:
-    try:
-        value = operator.index(n)
-    except TypeError:
-        value = least - 1
-    if value < least:
-        raise ArgumentError(f"{name}: {what} must be an integer of at least {least}, got {n!r}.")
-    return value
 
 
 @api_boundary
@@ -422,7 +413,7 @@ def bernoulli(n: int) -> Array:
     """
     import scipy.special  # a heavy library, needed by few programs
 
-    count = _count("bernoulli", "n", n, 0)
+    count = known_count("bernoulli", "n", n, 0)
     # scipy.special.bernoulli gives three numbers at least.
     numbers = np.asarray(scipy.special.bernoulli(max(count, 2)))[: count + 1]
     return mnp.asarray(numbers.astype(dtypes.default_float()))
@@ -632,7 +623,7 @@ def bessel_jn(z: ArrayLike, *, v: int, n_iter: int = 50) -> Array:
         Array of the shape (v + 1, *z.shape).
     """
     x = _floats("bessel_jn", z)
-    orders = mnp.arange(_count("bessel_jn", "v", v, 0) + 1, dtype=x.dtype)
+    orders = mnp.arange(known_count("bessel_jn", "v", v, 0) + 1, dtype=x.dtype)
     return nary(ops.bessel_j_p, mnp.reshape(orders, (-1,) + (1,) * x.ndim), x)
 
 

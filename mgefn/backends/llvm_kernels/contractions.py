@@ -11,9 +11,9 @@ from mgefn.compiler import steps
 from mgefn.compiler.codegen.gemm import Dots, Pack, Tile, Tiny
 from mgefn.compiler.codegen.linalg import BlasProduct
 from mgefn.compiler.codegen.values import FLOATS
-from mgefn.compiler.groups import contiguous
 from mgefn.compiler.native import dtype_name, vector_bytes
 from mgefn.compiler.steps import Call, Lowered, NativeStep, Place, Scratch, roots_of
+from mgefn.core.avals import contiguous_strides
 from mgefn.core.jaxpr import Eqn
 
 FLOPS = 25.0  # a thread's, for each nanosecond: decides what is divided
@@ -104,7 +104,7 @@ def _products(eqn: Eqn, places: Sequence[Place]) -> Iterator[_Product]:
     a_k, b_k = _one_axis(x, xs, x_contract), _one_axis(y, ys, y_contract)
     if a_k is None or b_k is None:
         return
-    out = contiguous(aval.shape, size)
+    out = contiguous_strides(aval.shape, size)
     first, second = len(x_batch), len(x_batch) + len(x_free)  # where free axes begin in the result
     of_x = [([], x_free), *((x_free[:i], x_free[i:]) for i in range(1, len(x_free)))]
     of_x += [(x_free[i:], x_free[:i]) for i in range(1, len(x_free))]

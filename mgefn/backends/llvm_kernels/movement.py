@@ -17,7 +17,7 @@ import numpy as np
 from mgefn.compiler.codegen.movement import BLOCK, LINE, NARROW, UNITS, Move, Turn
 from mgefn.compiler.codegen.values import ALL, LLVM_TYPES
 from mgefn.compiler.codegen.values import itemsize as itemsize_of
-from mgefn.compiler.groups import contiguous, is_contiguous
+from mgefn.compiler.groups import is_contiguous
 from mgefn.compiler.native import dtype_name, vector_bytes
 from mgefn.compiler.steps import (
     SERIAL,
@@ -31,7 +31,7 @@ from mgefn.compiler.steps import (
     chunk_of,
     roots_of,
 )
-from mgefn.core.avals import ShapedArray
+from mgefn.core.avals import ShapedArray, contiguous_strides
 from mgefn.core.jaxpr import Eqn, Var
 from mgefn.ops.indexing.gather import CLIP, FILL, window_sizes
 
@@ -194,7 +194,7 @@ def _copied(place: Place, aval: ShapedArray, target: Spot, strides: Sequence[int
 
 
 def _strides(aval: ShapedArray) -> tuple[int, ...]:
-    return contiguous(aval.shape, aval.dtype.itemsize)
+    return contiguous_strides(aval.shape, aval.dtype.itemsize)
 
 
 def _step(eqn: Eqn, places: Sequence[Place], code: Sequence[Any], moved: int = 0,
@@ -353,7 +353,7 @@ def _sum(kind: str, dtype: np.dtype) -> _Sum | None:
 
 def _summed_strides(s: _Sum, x: ShapedArray) -> tuple[int, ...]:
     """Strides of an array whose elements are combined as they are there."""
-    return contiguous(x.shape, s.parts * itemsize_of(s.dtype))
+    return contiguous_strides(x.shape, s.parts * itemsize_of(s.dtype))
 
 
 def _combined(kind: str, s: _Sum, loops: list[Loop], source: Spot, target: Spot,
@@ -368,7 +368,7 @@ def _combined(kind: str, s: _Sum, loops: list[Loop], source: Spot, target: Spot,
 def _converted(x: ShapedArray, strides: Sequence[int], source: Spot, target: Spot,
                widen: bool) -> Call:  # fmt: skip
     """2-byte floats as float32, contiguous, or back."""
-    wide = contiguous(x.shape, 4)
+    wide = contiguous_strides(x.shape, 4)
     dtype, given = ("float32", x.dtype.name) if widen else (x.dtype.name, "float32")
     pairs = zip(strides, wide, strict=True) if widen else zip(wide, strides, strict=True)
     loops = [Loop(n, *pair) for n, pair in zip(x.shape, pairs, strict=True)]
@@ -506,7 +506,7 @@ def _lower_put_along(eqn: Eqn, places: Sequence[Place]) -> NativeStep | None:
 
 def _zeros(aval: ShapedArray, dtype: np.dtype, target: Spot) -> Call:
     """A contiguous array of zeros."""
-    strides = contiguous(aval.shape, dtype.itemsize)
+    strides = contiguous_strides(aval.shape, dtype.itemsize)
     return _filled(aval.shape, strides, (Fixed(np.zeros(1, dtype)), 0), target, dtype.itemsize)
 
 

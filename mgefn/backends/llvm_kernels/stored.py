@@ -16,7 +16,8 @@ from mgefn.compiler.codegen.builder import Builder
 from mgefn.compiler.codegen.loops import combine
 from mgefn.compiler.codegen.straight import Ref, Unfit, Value, Writer
 from mgefn.compiler.codegen.values import SIGNED, UNSIGNED, held, itemsize, rounded, ty
-from mgefn.compiler.groups import contiguous, is_contiguous
+from mgefn.compiler.groups import is_contiguous
+from mgefn.core.avals import contiguous_strides
 
 Shape = tuple[int, ...]
 
@@ -48,7 +49,7 @@ class Stored(NamedTuple):
 def stored(pointer: str, aval: Any, buffer: int = -1) -> Stored:
     """The array of a type that begins at a pointer."""
     shape = aval.shape
-    return Stored(aval.dtype.name, pointer, shape, contiguous(shape, 1), buffer=buffer)
+    return Stored(aval.dtype.name, pointer, shape, contiguous_strides(shape, 1), buffer=buffer)
 
 
 # -- views ----------------------------------------------------------------------------------------
@@ -76,7 +77,7 @@ def _reshape(x: Stored, params: dict[str, Any], shape: Shape) -> Stored:
     """Axes of size 1 come and go; any other shape where the elements lie without gaps."""
     long = [(n, s) for n, s in zip(x.shape, x.strides, strict=True) if n != 1]
     if is_contiguous(x.shape, x.strides, 1):
-        strides = contiguous(shape, 1)
+        strides = contiguous_strides(shape, 1)
     elif [n for n, _ in long] == [n for n in shape if n != 1]:
         left = iter(long)
         strides = tuple(0 if n == 1 else next(left)[1] for n in shape)

@@ -21,6 +21,7 @@ import numpy as np
 
 from mgefn import dtypes
 from mgefn.backends.numpy_kernels.base import BUFFER_ELEMENTS, deliver, temp_bytes
+from mgefn.core.avals import contiguous_strides
 
 _BLAS = frozenset(map(np.dtype, ("float32", "float64", "complex64", "complex128")))
 _FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
@@ -69,16 +70,6 @@ def out_shape_of(lhs_shape: Sequence[int], rhs_shape: Sequence[int], dimension_n
         *(n for i, n in enumerate(lhs_shape) if i not in lc and i not in lb),
         *(n for i, n in enumerate(rhs_shape) if i not in rc and i not in rb),
     )
-
-
-def contiguous_strides(shape: Sequence[int], itemsize: int) -> tuple[int, ...]:
-    """Strides in bytes of an array in C order."""
-    strides = []
-    step = itemsize
-    for n in reversed(shape):
-        strides.append(step)
-        step *= n
-    return tuple(reversed(strides))
 
 
 def _merged(

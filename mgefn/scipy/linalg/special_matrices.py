@@ -13,6 +13,7 @@ from mgefn import numpy as mnp
 from mgefn.core.array_methods import Array, ArrayLike, DTypeLike
 from mgefn.errors import ArgumentError, ShapeError, api_boundary
 from mgefn.ops.elementwise import promoted
+from mgefn.scipy.arguments import known_count
 
 
 @api_boundary
@@ -171,16 +172,6 @@ def leslie(f: ArrayLike, s: ArrayLike) -> Array:
     return mnp.diag(survival, -1).at[0].set(birth)
 
 
-def _size(name: str, n: Any, least: int = 0) -> int:
-    try:
-        size = operator.index(n)
-    except TypeError:
-        size = least - 1
-    if size < least:
-        raise ArgumentError(f"{name}: n must be an integer of at least {least}, got {n!r}.")
-    return size
-
-
 def _constant(matrix: np.ndarray) -> Array:
     return mnp.asarray(matrix.astype(dtypes.default_float()))
 
@@ -194,7 +185,7 @@ def dft(n: int, scale: str | None = None, *, dtype: DTypeLike = None) -> Array:
         scale: None; "sqrtn" or "n": divide by that.
         dtype: complex; None: the default.
     """
-    size = _size("dft", n, 1)
+    size = known_count("dft", "n", n, 1)
     if scale not in (None, "sqrtn", "n"):
         raise ArgumentError(f"dft: scale must be None, 'sqrtn' or 'n', got {scale!r}.")
     # The exponents are reduced first, which keeps the angles small and exact.
@@ -207,7 +198,7 @@ def dft(n: int, scale: str | None = None, *, dtype: DTypeLike = None) -> Array:
 @api_boundary
 def hadamard(n: int, dtype: DTypeLike = int) -> Array:
     """Sylvester's Hadamard matrix of the size n, a power of 2."""
-    size = _size("hadamard", n, 1)
+    size = known_count("hadamard", "n", n, 1)
     if size & (size - 1):
         raise ArgumentError(f"hadamard: n must be a power of 2, got {n!r}.")
     matrix = np.ones((1, 1), int)
@@ -219,14 +210,14 @@ def hadamard(n: int, dtype: DTypeLike = int) -> Array:
 @api_boundary
 def hilbert(n: int) -> Array:
     """The Hilbert matrix 1 / (i + j + 1)."""
-    i = np.arange(_size("hilbert", n))
+    i = np.arange(known_count("hilbert", "n", n))
     return _constant(1 / (i[:, None] + i + 1))
 
 
 @api_boundary
 def invhilbert(n: int) -> Array:
     """The inverse of the Hilbert matrix."""
-    size = _size("invhilbert", n)
+    size = known_count("invhilbert", "n", n)
     out = [
         [
             (-1) ** (i + j) * (i + j + 1) * math.comb(size + i, size - j - 1)
@@ -246,7 +237,7 @@ def _pascal_lower(size: int) -> np.ndarray:
 @api_boundary
 def pascal(n: int, kind: str | None = None) -> Array:
     """Pascal's matrix of binomial coefficients: "symmetric" (also None), "lower" or "upper"."""
-    lower = _pascal_lower(_size("pascal", n))
+    lower = _pascal_lower(known_count("pascal", "n", n))
     kinds = {None: lower @ lower.T, "symmetric": lower @ lower.T, "lower": lower, "upper": lower.T}
     if kind not in kinds:
         raise ArgumentError(f"pascal: kind must be 'symmetric', 'lower' or 'upper', got {kind!r}.")
@@ -256,7 +247,7 @@ def pascal(n: int, kind: str | None = None) -> Array:
 @api_boundary
 def invpascal(n: int, kind: str | None = None) -> Array:
     """The inverse of `pascal`'s matrix."""
-    size = _size("invpascal", n)
+    size = known_count("invpascal", "n", n)
     signs = (-1.0) ** np.add.outer(np.arange(size), np.arange(size))
     lower = _pascal_lower(size) * signs
     kinds = {None: lower.T @ lower, "symmetric": lower.T @ lower, "lower": lower, "upper": lower.T}
@@ -270,7 +261,7 @@ def invpascal(n: int, kind: str | None = None) -> Array:
 @api_boundary
 def helmert(n: int, full: bool = False) -> Array:
     """Helmert's matrix of orthonormal rows, without its first row unless full."""
-    size = _size("helmert", n, 1)
+    size = known_count("helmert", "n", n, 1)
     i = np.arange(size)
     matrix = np.tril(np.ones((size, size)), -1) - np.diag(i)
     matrix[0] = 1
