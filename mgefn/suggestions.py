@@ -12,7 +12,7 @@ import inspect
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 # Keywords of one meaning: whoever passes one of a row and finds another one there meant that.
@@ -618,16 +618,17 @@ def miscalled(
     found = lacks or many
     if not found or (lacks and lacks[3] == "keyword-only"):
         return ""
-    try:
-        taken = inspect.signature(fun).bind(*args, **kwargs).arguments
-    except (TypeError, ValueError):
-        return ""
-    about = about or fun.__name__.removeprefix("index_")  # of x.at[i]
+    about = about or _public_name(fun)
     told = ""
-    for parameter, place, each in _functions_among(taken):
-        if _own_name(each) != found[1] or (given := _given(each, lacks, many)) is None:
+    for parameter, place, each in _placed_arguments(fun, args, kwargs):
+        # What we made around a function of the user's calls it in another way.
+        ours = parameter.name == "self" or getattr(each, "calls_otherwise", False) is True
+        if ours or not callable(each) or _own_name(each) != found[1]:
             continue
-        what, repair = _CALLED_WITH.get((about, parameter), ("", _THAT_MANY))
+        given = _given(each, lacks, many)
+        if given is None:
+            continue
+        what, repair = _CALLED_WITH.get((about, parameter.name), ("", _THAT_MANY))
         meant = what and len(what.split(",")) == given
         if what and not meant:
             what, repair = "", _THAT_MANY
@@ -658,35 +659,37 @@ def no_function(
     found = _NOT_CALLABLE.match(str(exc))
     if not found:
         return ""
+    for parameter, place, each in _placed_arguments(fun, args, kwargs):
+        # Annotations are strings.
+        meant = "Callable" in str(parameter.annotation) and not callable(each)
+        if meant and type(each).__name__ == found[1]:
+            return (
+                f"{about or _public_name(fun)}: {place} must be a function, got {each!r:.60}. Pass "
+                "the function itself, not what a call of it gives."
+            )
+    return ""
+
+
+def _public_name(fun: Callable[..., Any]) -> str:
+    return fun.__name__.removeprefix("index_")  # of x.at[i]
+
+
+def _placed_arguments(
+    fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Iterator[tuple[inspect.Parameter, str, Any]]:
+    """(parameter, place, value) of a call's arguments, those in a sequence one by one.
+
+    There are none where the call does not fit fun.
+    """
     try:
         signature = inspect.signature(fun)
         taken = signature.bind(*args, **kwargs).arguments
     except (TypeError, ValueError):
-        return ""
-    for parameter, value in taken.items():
-        # Types are strings here; several functions may come as a sequence.
-        if "Callable" not in str(signature.parameters[parameter].annotation):
-            continue
+        return
+    for name, value in taken.items():
         several = isinstance(value, (tuple, list))
         for i, each in enumerate(value if several else [value]):
-            if not callable(each) and type(each).__name__ == found[1]:
-                return (
-                    f"{about or fun.__name__.removeprefix('index_')}: "
-                    f"{parameter}{f'[{i}]' * several} must be a function, got {each!r:.60}. Pass "
-                    "the function itself, not what a call of it gives."
-                )
-    return ""
-
-
-def _functions_among(taken: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
-    """The user's functions among the arguments of a call: (parameter, place in it, function)."""
-    for parameter, value in taken.items():
-        several = isinstance(value, (tuple, list))
-        for i, each in enumerate(value if several else [value]):
-            # What we made around a function of the user's calls it in another way.
-            ours = parameter == "self" or getattr(each, "calls_otherwise", False) is True
-            if callable(each) and not ours:
-                yield parameter, f"{parameter}{f'[{i}]' * several}", each
+            yield signature.parameters[name], f"{name}{f'[{i}]' * several}", each
 
 
 def counted(arguments: int) -> str:

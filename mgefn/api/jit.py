@@ -27,7 +27,14 @@ from mgefn.api.placement import with_checked_shardings
 from mgefn.api.stages import Entry, Lowered, Traced, run_on_device
 from mgefn.config import config
 from mgefn.control.programs import widened_inputs
-from mgefn.core.array import ConcreteArray, DonatedBuffer, as_array, is_arraylike, scalar
+from mgefn.core.array import (
+    ConcreteArray,
+    DonatedBuffer,
+    as_array,
+    is_arraylike,
+    number_of,
+    scalar,
+)
 from mgefn.core.array_methods import Array
 from mgefn.core.avals import ShapedArray
 from mgefn.core.device_array import DeviceArray, is_on_device
@@ -256,7 +263,7 @@ class JitFunction:
         leaves, in_tree = tree.flatten(dyn)
         leaves = [_plain_number(x) for x in leaves]
         if state.current is not None:
-            leaves = [_number_of(x) for x in leaves]
+            leaves = [_passed_on(x) for x in leaves]
         leaf_keys = [self._leaf_key(x) for x in leaves]
         numbers = any(k is float or k is complex for k in leaf_keys)
         widen = numbers and any(map(_is_wide, leaves))
@@ -683,13 +690,10 @@ def _plain_number(x: Any) -> Any:
     return x
 
 
-def _number_of(x: Any) -> Any:
+def _passed_on(x: Any) -> Any:
     """The Python number that a transformation made an array of, to pass it on; else x."""
-    if x.__class__ is ConcreteArray and x.weak_type:
-        number = getattr(x, "_exact", None)
-        if number.__class__ is float or number.__class__ is complex:
-            return number
-    return x
+    number = number_of(x)
+    return number if number.__class__ is float or number.__class__ is complex else x
 
 
 def _wide_number(x: Any) -> Any:

@@ -96,6 +96,3 @@ def _join(held: weakref.ref[np.ndarray]) -> None:
         block = held()
         if block is None or advise(at, LARGE_PAGE, _COLLAPSE):
             return
-
-
-__all__ = ["LARGE_PAGE", "choose"]

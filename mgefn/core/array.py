@@ -365,11 +365,17 @@ def exact_scalar(x: Any, dtype: np.dtype, weak: bool) -> ConcreteArray | None:
 
     None where x is not made from a Python number, or dtype is none that holds fractions.
     """
-    if x.__class__ is ConcreteArray and x._weak and dtype.kind in "fcV":
-        value = getattr(x, "_exact", None)
-        if value is not None and (value.__class__ is not complex or dtype.kind == "c"):
-            return scalar(value, dtype, weak)
-    return None
+    if dtype.kind not in "fcV":
+        return None
+    value = number_of(x)
+    if value is None or (value.__class__ is complex and dtype.kind != "c"):
+        return None
+    return scalar(value, dtype, weak)
+
+
+def number_of(x: Any) -> int | float | complex | None:
+    """The Python number that a weak array stands for, None where x is made from none."""
+    return getattr(x, "_exact", None) if x.__class__ is ConcreteArray and x._weak else None
 
 
 def owned(data: np.ndarray) -> np.ndarray:

@@ -58,7 +58,7 @@ def _update(
     unique: bool, mode: Any, wrap: bool,
 ) -> Any:  # fmt: skip
     a = as_array(x, primitive.name)
-    v = METHODS["asarray"](values) if isinstance(values, (list, tuple)) else as_array(values)
+    v = _as_values(values)
     parsed_mode = GatherScatterMode.from_any(mode)
     dtype, weak = a.dtype, a.weak_type
     if primitive is scatter_min_p or primitive is scatter_max_p:
@@ -95,6 +95,16 @@ def _update(
         unique_indices=bool(unique) or p.unique,
     )
     return convert(out, dtype, weak)
+
+
+def _as_values(values: Any) -> Any:
+    return METHODS["asarray"](values) if isinstance(values, (list, tuple)) else as_array(values)
+
+
+def _products(a: Any, index: Any, v: Any, *how: Any) -> Any:
+    """For each element of a the product of the values at its index, 1 where there are none."""
+    ones = full_like_aval(1, ShapedArray(a.shape, v.dtype))
+    return _update(scatter_mul_p, ones, index, v, *how)
 
 
 def _cast(v: Any, dtype: np.dtype, weak: bool) -> Any:
@@ -205,7 +215,7 @@ def index_subtract(
     unique_indices: bool = False, mode: Any = None, wrap_negative_indices: bool = True,
 ) -> Array:  # fmt: skip
     """A copy of x after x[index] -= values, repeated indices added up."""
-    v = METHODS["asarray"](values) if isinstance(values, (list, tuple)) else as_array(values)
+    v = _as_values(values)
     return _update(scatter_add_p, x, index, -v, indices_are_sorted, unique_indices, mode,
                    wrap_negative_indices)  # fmt: skip
 
@@ -232,11 +242,10 @@ def index_divide(
     It has the dtype of x, or that of a quotient where x holds integers or truth values.
     """
     a = as_array(x, "divide")
-    v = METHODS["asarray"](values) if isinstance(values, (list, tuple)) else as_array(values)
+    v = _as_values(values)
     common = dtypes.to_inexact(dtypes.result_type(a, v))
-    ones = full_like_aval(1, ShapedArray(a.shape, common))
-    divisor = _update(scatter_mul_p, ones, index, convert(v, common), indices_are_sorted,
-                      unique_indices, mode, wrap_negative_indices)  # fmt: skip
+    divisor = _products(a, index, convert(v, common), indices_are_sorted, unique_indices, mode,
+                        wrap_negative_indices)  # fmt: skip
     return _cast(true_divide(a, divisor), dtypes.to_inexact(a.dtype), a.weak_type)
 
 
@@ -249,14 +258,13 @@ def index_power(
     """A copy of x after x[index] **= values; repeated exponents multiply."""
     how = indices_are_sorted, unique_indices, mode
     a = as_array(x, "power")
-    v = METHODS["asarray"](values) if isinstance(values, (list, tuple)) else as_array(values)
+    v = _as_values(values)
     if 0 in a.shape:
         return a
     if not unique_indices and parsed_index(a, index, "power").advanced:
         if v.weak_type:
             v = convert(v, dtypes.result_type(a, v))
-        ones = full_like_aval(1, ShapedArray(a.shape, v.dtype))
-        exponents = _update(scatter_mul_p, ones, index, v, *how, wrap_negative_indices)
+        exponents = _products(a, index, v, *how, wrap_negative_indices)
         v = index_get(exponents, index, *how, None, wrap_negative_indices)
     old = index_get(a, index, *how, None, wrap_negative_indices)
     return _update(scatter_p, a, index, power(old, v), *how, wrap_negative_indices)
