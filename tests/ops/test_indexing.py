@@ -586,3 +586,8 @@ def test_complex_numbers_have_no_order(how):
         for call in (f, mgefn.jit(f)):
             with pytest.raises(mgefn.errors.DTypeError, match="needs a dtype with an order"):
                 call(x)
+    numbers = ix.ScatterDimensionNumbers((), (0,), (0,))
+    scatter = getattr(ix, f"scatter_{how}")
+    for call in (scatter, mgefn.jit(scatter, static_argnums=3)):
+        with pytest.raises(mgefn.errors.DTypeError, match="needs a dtype with an order"):
+            call(x, np.array([[0]]), x[:1], numbers)

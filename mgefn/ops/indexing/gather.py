@@ -563,6 +563,8 @@ for _p in SCATTERS:
 batch_scatter = _scatter_batch(scatter_p)
 for _p in (scatter_min_p, scatter_max_p):
     _p.no_rule("transpose", "not linear")
+    # NumPy's kernels would take complex numbers in an order that no compiled program knows.
+    _p.accepts = lambda dtype: not dtypes.is_complex(dtype)
 
 
 def _gathered(x: Any, indices: Any, u_shape: tuple, params: dict, fill_value: Any = 0) -> Any:
