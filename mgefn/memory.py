@@ -12,8 +12,9 @@ from collections.abc import Callable
 from typing import Any
 
 from mgefn.api.jit import JitFunction, jit
+from mgefn.compiler.frames import frames
 from mgefn.compiler.pool import pool
-from mgefn.compiler.program import MemoryAnalysis, frames
+from mgefn.compiler.program import MemoryAnalysis
 from mgefn.errors import ArgumentError, api_boundary
 
 

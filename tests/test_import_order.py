@@ -205,6 +205,7 @@ LAYERS: dict[int, tuple[str, ...]] = {
         "compiler.arena",
         "compiler.pages",
         "compiler.pool",
+        "compiler.frames",
         "compiler.steps",
         "compiler.groups",
         "compiler.reductions",

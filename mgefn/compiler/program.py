@@ -12,17 +12,15 @@ from __future__ import annotations
 import functools
 import sys
 import time
-import weakref
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from mgefn import forks
 from mgefn.compiler import arena, native
+from mgefn.compiler.frames import Frame, frames
 from mgefn.compiler.passes import optimized
-from mgefn.compiler.pool import HUGE, LARGE, has_block_alone, offer, pool
+from mgefn.compiler.pool import HUGE, LARGE, has_block_alone, pool
 from mgefn.compiler.report import ProgramReport, StepReport
 from mgefn.compiler.steps import Fixed, NativeStep, Scratch
 from mgefn.config import config
@@ -80,109 +78,6 @@ class _Root:
         self.leaves = False
         self.in_place_of: Var | None = None
         self.donor: int | None = None
-
-
-class _Frame:
-    """A program bound to a slab; the slab goes back to the pool with it."""
-
-    __slots__ = ("__weakref__", "run", "slab")
-
-    def __init__(self, run: Callable[..., list], slab: np.ndarray | None):
-        self.run = run
-        self.slab = slab
-
-    def __del__(self, give: Callable[[np.ndarray], None] = pool.give) -> None:
-        # Bound as a default: module globals may be gone when the interpreter ends.
-        slab = getattr(self, "slab", None)  # an interrupt may have cut __init__ short
-        if slab is not None:
-            # The views of the slab, among which is the function itself: a cycle would keep them.
-            getattr(self.run, "__globals__", {}).clear()
-            give(slab)
-
-
-class _Frames:
-    """The idle frames of all programs, bounded by the pool's limit; the oldest go first."""
-
-    def __init__(self) -> None:
-        self._lock = forks.lock()
-        self._large: OrderedDict[int, tuple[weakref.ref, _Frame]] = OrderedDict()
-
-    @property
-    def bytes(self) -> int:
-        """Of all idle slabs."""
-        return pool.idle_slab_bytes
-
-    def take(self, program: Executable) -> _Frame | None:
-        try:
-            frame = program.idle.pop()
-        except IndexError:
-            return None
-        if frame.slab is not None and frame.slab.nbytes >= LARGE:
-            with self._lock:
-                if self._large.pop(id(frame), None) is not None:
-                    pool.slab_waits(-frame.slab.nbytes)
-        return frame
-
-    def give(self, program: Executable, frame: _Frame) -> None:
-        if frame.slab is None or frame.slab.nbytes < LARGE:
-            program.idle.append(frame)
-            return
-        if self.bytes + frame.slab.nbytes > pool.limit:
-            offer(frame.slab)  # while no other thread can have it
-        with self._lock:
-            # It is counted before another thread can take it.
-            self._large[id(frame)] = (weakref.ref(program), frame)
-            pool.slab_waits(frame.slab.nbytes)
-            program.idle.append(frame)
-        self.shrink(kept=0 if pool.strict else 1)
-
-    def shrink(self, limit: int | None = None, kept: int = 0) -> None:
-        """Let go of the oldest idle slabs until at most `limit` bytes or `kept` slabs are left.
-
-        limit: the pool's, if it is None.
-        """
-        bound = pool.limit if limit is None else limit
-        with self._lock:
-            while self.bytes > bound and len(self._large) > kept:
-                self._let_go(next(iter(self._large)))
-
-    def _let_go(self, key: int) -> Executable | None:
-        """Drop a frame; its program, unless that is gone or another thread has just taken it."""
-        owner, old = self._large.pop(key)
-        pool.slab_waits(-old.slab.nbytes)  # type: ignore[union-attr]  # it is large
-        alive = owner()
-        try:
-            if alive is not None:
-                alive.idle.remove(old)
-        except ValueError:
-            return None
-        return alive
-
-    def make_way(self, size: int) -> None:
-        """Let go of the oldest idle slab whose pages one of `size` bytes can have.
-
-        For the system clears new pages, which takes longer than many a program: one that is called
-        with ever new shapes has one slab. A program that was robbed and called again is left alone,
-        so that those that are called by turns keep theirs.
-        """
-
-        def may_go(owner: weakref.ref, frame: _Frame) -> bool:
-            n = frame.slab.nbytes  # type: ignore[union-attr]  # it is large
-            alive = owner()
-            return n <= 2 * size and size <= 2 * n and alive is not None and not alive.robbed
-
-        with self._lock:
-            found = next((key for key, held in self._large.items() if may_go(*held)), None)
-            robbed = None if found is None else self._let_go(found)
-            if robbed is not None:
-                robbed.robbed = True
-
-    def clear(self) -> None:
-        """Let go of the idle slabs of all programs."""
-        self.shrink(0)
-
-
-frames = _Frames()
 
 
 class _FixedStep(NamedTuple):
@@ -267,7 +162,7 @@ class Executable:
             if native.enabled():
                 self.closed = native.with_native_steps(self.plain)
             self.donated = donated
-            self.idle: list[_Frame] = []
+            self.idle: list[Frame] = []
             self.robbed = False  # has another program taken the slab of an idle frame?
             self._plan()
         finally:
@@ -689,7 +584,7 @@ class Executable:
             return f"{name} = {made}"
         return f"{name} = donors[{donor}] if donors[{donor}] is not None else {made}"
 
-    def _bind(self) -> _Frame:
+    def _bind(self) -> Frame:
         """A function of the program over a slab of its own."""
         values = dict(self._literals)
         if self.slab_bytes >= LARGE:
@@ -718,7 +613,7 @@ class Executable:
         for i, group in enumerate(self._groups):
             values[f"g{i}"] = [step.bound(values) for step in group]
         exec(self._code, values)
-        return _Frame(values["run"], slab)
+        return Frame(values["run"], slab)
 
     def kernel_origins(self) -> dict[str, int]:
         """How many native kernels were in memory, came from the disk, or were compiled for it."""
@@ -755,7 +650,7 @@ class Executable:
                 outs[i] = outs[i].copy()
         return outs
 
-    def hold(self) -> _Frame:
+    def hold(self) -> Frame:
         """A frame for many runs in a row; to be given back by `release`.
 
         frame.run(buffers, donors) gives the outputs. Whoever calls it turns warnings off, and
@@ -764,7 +659,7 @@ class Executable:
         frame = frames.take(self)
         return self._bind() if frame is None else frame
 
-    def release(self, frame: _Frame) -> None:
+    def release(self, frame: Frame) -> None:
         frames.give(self, frame)
 
     @property

@@ -12,9 +12,10 @@ import pytest
 
 import mgefn
 import mgefn.numpy as mnp
+from mgefn.compiler.frames import frames
 from mgefn.compiler.passes import optimized
 from mgefn.compiler.pool import LARGE, Pool, pool
-from mgefn.compiler.program import Executable, frames
+from mgefn.compiler.program import Executable
 from mgefn.config import config
 from mgefn.interpreters.evaluate import eval_jaxpr
 
